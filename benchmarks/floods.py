@@ -31,12 +31,11 @@ from typing import Any, cast
 
 from benchmarks.worker_sockets import Pipes
 from config.run.run_file import Task
-from engine.agent.control import JOURNAL
-from engine.agent.heartbeat import BEAT_S, raise_priority, seal, unseal
-from engine.agent.journal import Journal
-from engine.agent.journal_file import JournalReader, kind_of
-from engine.agent.launcher import HELD
-from engine.agent.supervisor import Supervisor
+from engine.agent.head.supervisor import Supervisor
+from engine.agent.journal.journal import Journal
+from engine.agent.journal.journal_file import JOURNAL, JournalReader, kind_of
+from engine.agent.link.heartbeat import BEAT_S, raise_priority, seal, unseal
+from engine.agent.link.launcher import HELD
 from engine.contract.events import (
     Event,
     NodeExited,

@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.agent import gpu_counters, node_counters
-from engine.agent.event_stream import EventStream
-from engine.agent.node_counters import RDMA_COUNTERS, NodeCounters
-from engine.agent.sampler import INTERVAL_S, Sampler
+from engine.agent.link.event_stream import EventStream
+from engine.agent.metrics import gpu_counters, node_counters
+from engine.agent.metrics.node_counters import RDMA_COUNTERS, NodeCounters
+from engine.agent.metrics.sampler import INTERVAL_S, Sampler
 
 CPUS, EFA, GPUS, DISKS = 192, 32, 8, 10
 SMI = f"""#!/bin/bash

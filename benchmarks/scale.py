@@ -38,9 +38,8 @@ from benchmarks.endless_line import peak_of
 from benchmarks.floods import plan_of
 from benchmarks.scale_nodes import BATCH, SimulatedNodes
 from benchmarks.scale_supervisor import NODES, READY
-from engine.agent.control import JOURNAL
-from engine.agent.heartbeat import BEAT_S
-from engine.agent.journal_file import JournalReader
+from engine.agent.journal.journal_file import JOURNAL, JournalReader
+from engine.agent.link.heartbeat import BEAT_S
 from engine.bundle import agent_bundle
 from engine.contract.codec import from_json, to_json
 from engine.contract.plan import RetryPlan

@@ -14,8 +14,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from engine.agent.heartbeat import BEAT_S, seal, unseal
-from engine.agent.silence import SilenceWatch
+from engine.agent.link.heartbeat import BEAT_S, seal, unseal
+from engine.agent.link.silence import SilenceWatch
 from engine.contract.events import (
     Event,
     HeadSilent,

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import cast
 
 from benchmarks.worker_sockets import Pipes
-from engine.agent.control import JOURNAL, SOCKET, serve
-from engine.agent.journal import Journal
-from engine.agent.launcher import HELD
-from engine.agent.resuming import journal_events
-from engine.agent.supervising import answers_of
-from engine.agent.supervisor import Supervisor
+from engine.agent.head.resuming import journal_events
+from engine.agent.head.supervisor import Supervisor
+from engine.agent.head.supervisor_process import answers_of
+from engine.agent.journal.journal import Journal
+from engine.agent.journal.journal_file import JOURNAL
+from engine.agent.link.control import SOCKET, serve
+from engine.agent.link.launcher import HELD
 from engine.contract.codec import from_json
 from engine.contract.plan import LaunchPlan
 
@@ -70,7 +71,7 @@ class SimulatedNodes:
 
 
 async def supervise(folder: Path) -> None:
-    """Supervise the run to its end, as engine/agent/supervising.py does."""
+    """Supervise the run to its end, as engine/agent/head/supervisor_process.py does."""
     plan = from_json(LaunchPlan, json.loads((folder / "plan.json").read_text()))
     journal = Journal(folder / JOURNAL)
     began = time.monotonic()

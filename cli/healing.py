@@ -95,7 +95,7 @@ class Healing:
     def _make_again(self, names: Sequence[str]) -> bool:
         """Make the machines that AWS reports as gone; return whether the run has new nodes."""
         from config.errors import InputError
-        from engine.agent.holding import HEALING, REMOVES, TAKEN
+        from engine.agent.head.cluster_locks import HEALING, REMOVES, TAKEN
         from engine.head import hold
 
         with hold(self._run_id, self.inventory, HEALING) as answer:

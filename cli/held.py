@@ -74,7 +74,7 @@ def no_healing(here: "ChosenTarget", cluster: str, runs: "tuple[Holder, ...]") -
     Raise InputError while a client does. A head that does not answer prevents nothing.
     """
     from config.errors import InputError
-    from engine.agent.holding import DOWN, HEALS
+    from engine.agent.head.cluster_locks import DOWN, HEALS
     from engine.head import hold
     from provision.records.record import load_inventory
 

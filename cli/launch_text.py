@@ -52,7 +52,7 @@ def _notifications(plan: "LaunchPlan") -> list[str]:
     """Return for each target of notifications who it is, and what its first event sends."""
     from time import time
 
-    from engine.agent.notices import json_body, slack_body
+    from engine.agent.notify.notices import json_body, slack_body
     from engine.notification_examples import examples
 
     notices = tuple(examples(plan, time())) if plan.notify else ()

@@ -122,7 +122,7 @@ def _prune(
 ) -> None:
     """Remove the logs of runs beyond the budget, or older than `age_s`, once the person agrees."""
     from cli.terminal import size
-    from engine.agent.budget import AGE_S
+    from engine.agent.journal.run_folders import AGE_S
     from engine.journal_budget import remove, runs_over_budget, stored_runs
 
     kept = stored_runs(runs, entries)

@@ -73,7 +73,7 @@ def removable(
     The head of a lost run is not asked: it may be what was lost.
     """
     from cli.held import others_on
-    from engine.agent.holding import BUSY, HEALS, HELD, REMOVAL, TAKEN
+    from engine.agent.head.cluster_locks import BUSY, HEALS, HELD, REMOVAL, TAKEN
     from engine.head import hold
 
     cluster = there.cluster

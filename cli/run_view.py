@@ -159,7 +159,7 @@ class RunView:
             self._print_proofs()
 
     def _show(self, lines: "Sequence[Line]") -> None:
-        from engine.agent.tables import CASE
+        from engine.agent.judge.tables import CASE
 
         # The event case_started says more.
         self._view.show([x for x in lines if x.text[:1] != "#" or not CASE.match(x.text)])

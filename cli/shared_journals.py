@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from config.bucket import Changed, bucket_of
 from config.errors import GpuctlError, RunError, StateError
 from config.identifiers import BUCKET_KEY, is_valid
-from engine.agent.control import JOURNAL
+from engine.agent.journal.journal_file import JOURNAL
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cli.top_view import Watched
 
 REFRESH_S = 5.0
-"""Nodes send a sample as often (engine/agent/sampler.py)."""
+"""Nodes send a sample as often (engine/agent/metrics/sampler.py)."""
 
 
 def top(

@@ -3,7 +3,7 @@
 `bash -n` reads commands and does not execute them. It only warns of a here-document without its
 end, and then runs the command that gets the rest of the text; so such an entry is found by a line
 after it that must be an error. The agent checks the entries again with the bash that runs them
-(engine/agent/bash_entries.py).
+(engine/agent/node/bash_entries.py).
 """
 
 import os

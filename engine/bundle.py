@@ -4,13 +4,15 @@ import hashlib
 import io
 import shlex
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING
 
 from config.errors import RunError
-from engine.agent.launcher import receive_agent
+from engine.agent.link.launcher import receive_agent
 from engine.places import agent_path
 
 if TYPE_CHECKING:
@@ -53,10 +55,8 @@ class Bundle:
 def agent_bundle() -> Bundle:
     """Return the agent of this gpuctl; stored, not deflated: zlib's output varies by version."""
     files = {"__main__.py": _MAIN.encode(), "engine/__init__.py": b"", "config/__init__.py": b""}
-    for package in ("engine.agent", "engine.contract"):
-        for source in resources.files(package).iterdir():
-            if source.name.endswith(".py"):
-                files[f"{package.replace('.', '/')}/{source.name}"] = source.read_bytes()
+    for package in ("agent", "contract"):
+        files.update(_sources(resources.files("engine").joinpath(package), f"engine/{package}"))
     for name in ("bounds.py", "identifiers.py"):  # the contract's types
         files[f"config/{name}"] = resources.files("config").joinpath(name).read_bytes()
     buffer = io.BytesIO()
@@ -66,6 +66,15 @@ def agent_bundle() -> Bundle:
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name])
     data = buffer.getvalue()
     return Bundle(data, hashlib.sha256(data).hexdigest()[:16])
+
+
+def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
+    """Yield path and text of each Python file below the folder."""
+    for entry in folder.iterdir():
+        if entry.name.endswith(".py"):
+            yield f"{path}/{entry.name}", entry.read_bytes()
+        elif entry.is_dir() and entry.name != "__pycache__":
+            yield from _sources(entry, f"{path}/{entry.name}")
 
 
 async def ship_agent(connections: "KeptConnections | Connections", head: "Node") -> None:

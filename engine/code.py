@@ -13,7 +13,7 @@ from config.files import LARGEST_FILE, open_regular
 from config.run.sources import Source
 
 Entry = tuple[str, str, int, str, int]
-"""Path, kind (file, folder, link), mode, hash or target, size: as in engine/agent/trees.py."""
+"""Path, kind (file, folder, link), mode, hash or target, size: as in agent/node/code_store.py."""
 _PIECE = 1 << 20
 
 

@@ -1,6 +1,6 @@
 """Send a run's tree to all its nodes: once to the head, which passes it on.
 
-The conversation is that of engine/agent/trees.py.
+The conversation is that of engine/agent/node/code_store.py.
 """
 
 import json

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from config.errors import GpuctlError, RunError
 from config.progress import Progress, Reporter
-from engine.agent.container import CHOOSE_RUNTIME
+from engine.agent.node.container import CHOOSE_RUNTIME
 from engine.contract.plan import ImagePlan, LaunchPlan
 from nodes.fanout import fold_answers, on_each
 from nodes.inventory import Inventory, Node

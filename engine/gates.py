@@ -1,6 +1,6 @@
 """The gates of a run of nccl-tests: bandwidths that its cases must reach, planned without I/O.
 
-The head judges them (engine/agent/gates.py), so that they hold without a client.
+The head judges them (engine/agent/judge/bandwidth_gates.py), so that they hold without a client.
 """
 
 from collections.abc import Iterator

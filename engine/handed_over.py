@@ -10,7 +10,7 @@ from config.errors import NodeError, RunError
 from config.foreign import Malformed, parse_foreign
 from config.identifiers import RunId
 from config.models import Value
-from engine.agent.handover import FOLDER
+from engine.agent.journal.run_secrets_file import FOLDER
 from engine.contract.plan import LaunchPlan
 from nodes.inventory import Inventory
 from nodes.ssh import connect

@@ -13,10 +13,10 @@ from config.errors import NodeError, RunError
 from config.foreign import MOST, Malformed, parse_foreign
 from config.identifiers import RUN_ID, RUN_NAME, RunId, is_valid
 from config.models import Value
-from engine.agent.control import JOURNAL
-from engine.agent.main import BUSY
+from engine.agent.journal.journal_file import JOURNAL
 from engine.bundle import agent_bundle, ship_agent
 from engine.contract.codec import to_json
+from engine.contract.exit_status import BUSY
 from engine.contract.orders import RunOrder
 from engine.contract.plan import LaunchPlan
 from engine.events import FirstEvent, parse_event
@@ -191,7 +191,7 @@ class Hold:
 
 @contextlib.contextmanager
 def hold(run_id: str, inventory: Inventory, what: str) -> Iterator[str]:
-    """Hold a lock of the cluster (engine/agent/holding.py) during the block; yield the answer.
+    """Hold a lock of the cluster (agent/head/cluster_locks.py) during the block; yield the answer.
 
     It is empty if the head does not answer or does not have the run.
     """
@@ -212,7 +212,7 @@ def prevent_power_off(run_id: str, inventory: Inventory) -> Iterator[None]:
     """Keep the run's nodes powered on while the caller destroys the cluster.
 
     Acknowledge to the supervisor every _RENEW_S seconds. When that ends, because the caller is
-    done or has died, the nodes power off after LEASE_S (engine/agent/supervisor.py).
+    done or has died, the nodes power off after LEASE_S (engine/agent/head/supervisor.py).
     """
     ended = threading.Event()
 

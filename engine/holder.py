@@ -11,8 +11,8 @@ from config.errors import NodeError
 from config.foreign import MOST, first_mistake
 from config.identifiers import NodeName, RunId
 from config.models import Value
-from engine.agent.main import REFUSED
-from engine.agent.queue import QUEUE
+from engine.agent.head.queue import QUEUE
+from engine.contract.exit_status import REFUSED
 from engine.events import FirstEvent, parse_event
 from engine.places import run_folder, runs_folder
 from nodes.inventory import Inventory

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from config.errors import RunError
-from engine.agent.budget import AGE_S, StoredRun, folder_size, runs_to_remove
+from engine.agent.journal.run_folders import AGE_S, StoredRun, folder_size, runs_to_remove
 from engine.history import RunRecord
 from engine.journal_copy import OUTPUTS, kept_path
 

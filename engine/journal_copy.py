@@ -1,7 +1,7 @@
 """The client's copy of a run's journal, which `gpuctl logs` prints after the cluster is gone.
 
 The copy has the same lines at the same offsets as the journal on the head, in the same kind of
-pieces (engine/agent/journal_file.py). So its `offset` is the one from which to follow on, and two
+pieces (agent/journal/journal_file.py). So its `offset` is the one from which to follow on, and two
 clients of the same run write the same bytes to the same places.
 """
 
@@ -13,16 +13,16 @@ from pathlib import Path
 from config.errors import RunError
 from config.files import is_access_error, path_below
 from config.identifiers import RUN_ID, is_valid
-from engine.agent.control import JOURNAL
-from engine.agent.journal_file import (
+from engine.agent.journal.journal_file import (
+    JOURNAL,
     LONGEST,
     JournalFile,
     JournalReader,
     end_of_line,
     kind_of,
 )
-from engine.agent.piece_file import budget_on, open_piece, pieces
-from engine.agent.samples import RECORD
+from engine.agent.journal.rotating_file import budget_on, open_piece, pieces
+from engine.agent.metrics.samples import RECORD
 from engine.contract.events import Event, OutputDropped, to_line
 from engine.event_budget import EventBudget
 from engine.events import FirstEvent, parse_event

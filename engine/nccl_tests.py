@@ -1,6 +1,6 @@
 """The tables of nccl-tests of a run, collected from its events for the history and for users.
 
-engine/agent/tables.py reads the lines: client and supervisor use the same reader.
+engine/agent/judge/tables.py reads the lines: client and supervisor use the same reader.
 """
 
 from dataclasses import asdict
@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pydantic import Field
 
 from config.models import Value
-from engine.agent.table_json import merge, read
-from engine.agent.table_rows import ReadRow
-from engine.agent.tables import ReadTable, TableReader
+from engine.agent.judge.table_json import merge, read
+from engine.agent.judge.table_rows import ReadRow
+from engine.agent.judge.tables import ReadTable, TableReader
 from engine.contract.events import (
     AttemptStarted,
     Event,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from engine.agent.notices import Notice, Notices, iso
+from engine.agent.notify.notices import Notice, Notices, iso
 from engine.contract.events import (
     AttemptEnded,
     LeaseEnding,

@@ -1,6 +1,6 @@
 """Fetch the outputs of a run from its nodes, after the run's end.
 
-The form of the stream is that of engine/agent/outputs.py. Nodes are not trusted: a job is root on
+The form of the stream is that of agent/node/outputs.py. Nodes are not trusted: a job is root on
 them, so each path is checked, and no file is written through a link.
 """
 

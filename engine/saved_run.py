@@ -1,6 +1,6 @@
 """Copy what a run saved in its cluster's shared storage to this machine.
 
-The head saves it before its nodes power off with no client there (engine/agent/saving.py).
+The head saves it before its nodes power off with no client there (agent/head/save_to_shared.py).
 """
 
 import asyncio
@@ -11,10 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from config.errors import RunError
-from engine.agent.control import JOURNAL
-from engine.agent.piece_file import open_piece, pieces
-from engine.agent.samples import RECORD
-from engine.agent.saving import NOT_SAVED
+from engine.agent.head.save_to_shared import NOT_SAVED
+from engine.agent.journal.journal_file import JOURNAL
+from engine.agent.journal.rotating_file import open_piece, pieces
+from engine.agent.metrics.samples import RECORD
 from engine.event_budget import EVIDENCE
 from engine.history import History
 from engine.journal_copy import (

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from engine.agent.bash_entries import ENTRIES
+from engine.agent.node.bash_entries import ENTRIES
 from engine.places import error_path, failed_path, ranks_path, run_folder
 
 # `$?` is read first, because every other command would change it. The script sets neither `-e` nor
@@ -43,7 +43,7 @@ def job_script(commands: Sequence[str], before: str = "") -> str:
     carry over from entry to entry. `before` are gpuctl's lines that run first.
 
     The first line has the first and last line of each entry: with them each node checks the
-    entries before anything runs (engine/agent/bash_entries.py).
+    entries before anything runs (engine/agent/node/bash_entries.py).
     """
     script, places = f"{before}{_NEXT}", []
     for entry, command in enumerate(commands, 1):

@@ -2,12 +2,12 @@
 
 A run with `nodes: {min: 2, max: 4}` that has lost a node goes on with three. Hostfile, ranks and
 environment for three nodes are in the launch plan already, with stand-ins for the addresses of the
-nodes that will be left (engine/agent/resizing.py).
+nodes that will be left (engine/agent/head/resizing.py).
 """
 
 from collections.abc import Mapping, Sequence
 
-from engine.agent.resizing import stand_in_address
+from engine.agent.head.resizing import stand_in_address
 from nodes.inventory import Node
 
 

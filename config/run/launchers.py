@@ -32,7 +32,7 @@ HYDRA_AGENT = (
 def agent_variables(agent: str) -> dict[str, str]:
     """Return the variables with which every launcher connects to other nodes through `agent`.
 
-    `engine/agent/container.py` sets the same ones: it runs on nodes and cannot import gpuctl.
+    `engine/agent/node/container.py` sets the same ones: it runs on nodes and cannot import gpuctl.
     """
     found = dict.fromkeys(OPEN_MPI_AGENT, agent)
     for kind, program in HYDRA_AGENT:

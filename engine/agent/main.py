@@ -8,18 +8,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from engine.agent.process_title import rename_process
-from engine.contract.codec import from_json
-from engine.contract.orders import RunOrder
-from engine.contract.plan import LaunchPlan
+from engine.agent.link.process_title import rename_process
+from engine.contract.exit_status import BUSY, NO_PLAN, REFUSED
+
+if TYPE_CHECKING:
+    from engine.contract.plan import LaunchPlan
 
 # Each command imports only what it uses: imports take most of the time when eight workers start at
 # once on two cores.
 
-BUSY = 3  # exit status of start: other runs have the nodes
-NO_PLAN = 4  # exit status of supervise: the head does not have the run's plan any more
-REFUSED = 5  # exit status of move and drop: the run does not wait
 PROGRAM = "__main__.py"
 
 
@@ -39,21 +38,21 @@ def main() -> int:
     if command == "supervise":
         return supervise(folder)
     if command in ("follow", "send"):
-        from engine.agent.control import call, follow
+        from engine.agent.link.control import call, follow
 
         return follow(folder, int(rest[1])) if command == "follow" else call(folder, " ".join(rest))
     if command == "hold":
-        from engine.agent.holding import hold
+        from engine.agent.head.cluster_locks import hold
 
         return hold(folder, rest[0])
     if command in ("move", "drop"):
-        from engine.agent.queue import Queue
+        from engine.agent.head.queue import Queue
 
         queue, run_id = Queue(folder.parent), folder.name
         done = queue.move(run_id, int(rest[0])) if command == "move" else queue.drop(run_id)
         return 0 if done else REFUSED
     if command == "queue":
-        from engine.agent.queue import Queue
+        from engine.agent.head.queue import Queue
 
         sys.stdout.write(Queue(folder).describe())
         return 0
@@ -63,30 +62,30 @@ def main() -> int:
 def _serve(command: str, folder: Path) -> int:
     """Run a command that every node has, also a worker's."""
     if command == "work":
-        from engine.agent.worker import work
+        from engine.agent.node.worker import work
 
         return work(folder)
     if command == "attach":
-        from engine.agent.attachment import attach
+        from engine.agent.node.supervisor_link import attach
 
         return attach(folder)
     if command == "notify":
-        from engine.agent.notification import deliver
+        from engine.agent.notify.notification import deliver
 
         return deliver()
     if command == "metrics":
-        from engine.agent.openmetrics import exposition
+        from engine.agent.metrics.openmetrics import exposition
 
         sys.stdout.write(exposition(folder))
         return 0
     if command == "receive":
-        from engine.agent.trees import receive
+        from engine.agent.node.code_store import receive
 
         return receive(folder, _this_file())
     if command == "save":
-        from engine.agent.saving import save as leave
+        from engine.agent.head.save_to_shared import save as leave
     else:
-        from engine.agent.outputs import send as leave
+        from engine.agent.node.outputs import send as leave
     return leave(folder)
 
 
@@ -96,12 +95,14 @@ def start(folder: Path) -> int:
     Return 0, or BUSY with `{"busy": [RUN, …]}` on stdout if other runs have its nodes. A run with
     `queue` in its plan waits for them in its unit.
     """
-    from engine.agent.budget import mark_used
-    from engine.agent.handover import remove_handover, write_handover
-    from engine.agent.locks import create_folder
-    from engine.agent.queue import Queue
-    from engine.agent.secret_store import write_secrets
-    from engine.agent.supervisor_unit import start_unit
+    from engine.agent.head.queue import Queue
+    from engine.agent.head.secret_store import write_secrets
+    from engine.agent.head.supervisor_unit import start_unit
+    from engine.agent.journal.locks import create_folder
+    from engine.agent.journal.run_folders import mark_used
+    from engine.agent.journal.run_secrets_file import remove_handover, write_handover
+    from engine.contract.codec import from_json
+    from engine.contract.plan import LaunchPlan
 
     run = json.loads(sys.stdin.buffer.read())
     planned = run.pop("plan")
@@ -130,12 +131,14 @@ def supervise(folder: Path) -> int:
 
     If an earlier supervisor of the run was killed, take the run up.
     """
-    from engine.agent.budget import mark_used
-    from engine.agent.handover import handover_path, remove_handover
-    from engine.agent.locks import protect_folder
-    from engine.agent.queue import Queue
-    from engine.agent.secret_store import take_secrets
-    from engine.agent.supervising import supervise_run
+    from engine.agent.head.queue import Queue
+    from engine.agent.head.secret_store import take_secrets
+    from engine.agent.head.supervisor_process import supervise_run
+    from engine.agent.journal.locks import protect_folder
+    from engine.agent.journal.run_folders import mark_used
+    from engine.agent.journal.run_secrets_file import handover_path, remove_handover
+    from engine.contract.codec import from_json
+    from engine.contract.orders import RunOrder
 
     try:
         run = json.loads(handover_path(folder).read_text(encoding="utf-8"))

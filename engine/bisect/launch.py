@@ -6,8 +6,8 @@ step is over: tables that run side by side stay apart.
 
 from config.run.launchers import OPEN_MPI_AGENT
 from config.run.run_file import Role, Task
-from engine.agent.table_rows import ReadRow
-from engine.agent.tables import ReadTable, TableReader
+from engine.agent.judge.table_rows import ReadRow
+from engine.agent.judge.tables import ReadTable, TableReader
 from engine.bisect.rounds import LIMIT_S, Round, Trial
 from engine.bisect.verdict import Measurement
 from engine.contract.events import Event, Output, RunFinished

@@ -21,24 +21,19 @@ class DecodeError(ValueError):
     """The error that JSON data is not what a class of the contract has; it names the field."""
 
 
-def to_json(value: Any, with_defaults: bool = True) -> Any:
+def to_json(value: Any) -> Any:
     """Return the value as JSON data: dicts, lists, texts, numbers, bools and None.
 
-    Fields are in the order of their class. Without `with_defaults`, fields that have their default
-    are left out.
+    Fields are in the order of their class.
     """
     if isinstance(value, (str, int, float)) or value is None:
         return value
     if isinstance(value, dict):
-        return {key: to_json(item, with_defaults) for key, item in value.items()}
+        return {key: to_json(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return [to_json(item, with_defaults) for item in value]
-    cls: Any = type(value)
-    return {
-        name: to_json(item, with_defaults)
-        for name, default in _defaults(cls)
-        if (item := getattr(value, name)) != default or with_defaults
-    }
+        return [to_json(item) for item in value]
+    fields = dataclasses.fields(value)
+    return {field.name: to_json(getattr(value, field.name)) for field in fields}
 
 
 def from_json(cls: type[T], data: Any) -> T:
@@ -65,23 +60,6 @@ def map_texts(value: T, change: Callable[[str], str]) -> T:
         changed = {name: map_texts(getattr(value, name), change) for name in fields}
         result = dataclasses.replace(value, **changed)
     return cast(T, result)
-
-
-_NO_DEFAULT = object()
-
-
-@functools.cache
-def _defaults(cls: Any) -> tuple[tuple[str, Any], ...]:
-    """Return the fields of a class with their defaults, _NO_DEFAULT where there is none."""
-    return tuple((field.name, _default(field)) for field in dataclasses.fields(cls))
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return _NO_DEFAULT
 
 
 @functools.cache
@@ -146,8 +124,8 @@ def _object_decoder(cls: Any) -> Decoder:
     # `Annotated` is stripped: without `include_extras` the types are the plain ones.
     types = get_type_hints(cls)
     fields = [
-        (name, types[name], _decoder(types[name]), default is _NO_DEFAULT)
-        for name, default in _defaults(cls)
+        (field.name, types[field.name], _decoder(types[field.name]), _is_required(field))
+        for field in dataclasses.fields(cls)
     ]
 
     def decode(data: Any) -> Any:
@@ -165,3 +143,8 @@ def _object_decoder(cls: Any) -> Decoder:
         return cls(**values)
 
     return decode
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    missing = dataclasses.MISSING
+    return field.default is missing and field.default_factory is missing

@@ -382,7 +382,7 @@ class NodeExited(NodeEvent):
 
 @dataclass(frozen=True)
 class NodeFact:
-    """A fact about a node at the end of its job; engine/agent/failures.py lists the kinds."""
+    """A fact about a node at the end of its job; engine/agent/judge/failures.py lists the kinds."""
 
     kind: str
     text: str
@@ -401,6 +401,15 @@ class NodeExamined(NodeEvent):
     facts: tuple[NodeFact, ...]
     time: Time = 0.0
     sequence: int = internal(0)
+
+    def has(self, *kinds: str) -> bool:
+        """Return whether one of the facts is of one of the kinds."""
+        return any(fact.kind in kinds for fact in self.facts)
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether the job failed by itself."""
+        return self.is_own_end and self.exit_code != 0
 
 
 @dataclass(frozen=True)
@@ -631,6 +640,10 @@ class GateJudged(NodeEvent):
     time: Time = 0.0
 
 
+ITERATIONS = ("min_us", "max_us", "p99_us", "cv_pct")
+"""The statistics of single iterations that are kept; the times of all of them are not."""
+
+
 @dataclass(frozen=True)
 class TableWritten(NodeEvent):
     """The JSON that a program of nccl-tests wrote on the node `rank`, without its `env`.
@@ -708,7 +721,7 @@ class Reached(WorkerMessage):
 
 @dataclass(frozen=True)
 class NoWorker(WorkerMessage):
-    """The node has no worker; engine/agent/attachment.py lists the reasons."""
+    """The node has no worker; engine/agent/node/supervisor_link.py lists the reasons."""
 
     kind = "no_worker"
     why: str
@@ -717,7 +730,7 @@ class NoWorker(WorkerMessage):
 
 @dataclass(frozen=True)
 class Sample(WorkerMessage):
-    """The counters of a node at a time (engine/agent/node_counters.py, gpu_counters.py)."""
+    """The counters of a node at a time (engine/agent/metrics/node_counters.py, gpu_counters.py)."""
 
     kind = "sample"
     counters: dict[str, Any]

@@ -13,7 +13,7 @@ from config.identifiers import ClusterName, NodeName, RunId, RunName, SshHost
 StopCriteria = Literal["all-done", "master-done", "workers-done"]
 
 Promise = Literal["", "efa", "infiniband", "roce"]
-"""A transport that NCCL's lines can prove, or none: engine/agent/proof.py has the lines of each."""
+"""A transport that NCCL's lines can prove (engine/agent/judge/rdma_check.py), or none."""
 
 
 Verify = Literal["auto", "off", "warn", "require"]

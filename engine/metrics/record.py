@@ -1,6 +1,6 @@
 """The client's copy of a run's samples: fetched from the head at the run's end, kept with its logs.
 
-The head's record is a PieceFile of JSON lines (engine/agent/samples.py); the copy is one file.
+The head's record is a PieceFile of JSON lines (agent/metrics/samples.py); the copy is one file.
 """
 
 import gzip
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from config.errors import RunError
 from config.foreign import MOST
-from engine.agent.samples import RECORD
+from engine.agent.metrics.samples import RECORD
 from engine.journal_copy import samples_path
 from engine.metrics.sample import Sample, parse_samples
 from engine.places import run_folder

@@ -1,4 +1,4 @@
-"""A sample of a node, as the agent writes it: engine/agent/node_counters.py, gpu_counters.py."""
+"""A sample of a node, as the agent writes it: node_counters.py and gpu_counters.py."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

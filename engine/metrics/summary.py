@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from config.models import Value
-from engine.agent.idle_gpus import IDLE_S, MOST_PERCENT
+from engine.agent.metrics.idle_gpus import IDLE_S, MOST_PERCENT
 from engine.metrics.sample import GpuReading, Sample
 
 T = TypeVar("T", int, float)

@@ -1,7 +1,7 @@
 """`type: nccl-tests`: one mpirun per case (engine/cases.py), one after the other.
 
 The head's script announces every case with a line on stdout, in front of the case's table:
-supervisor and client read from it which table is whose (engine/agent/tables.py).
+supervisor and client read from it which table is whose (engine/agent/judge/tables.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ install nccl-tests in the image or on the nodes" >&2
 """The shell function `gpuctl_find NAME`, which prints the path of a program of nccl-tests."""
 
 # The first rank also writes its results as JSON if the program has -J (2.17.3 and later). The
-# worker sends the file to the head, without the environment in it (engine/agent/table_files.py).
+# worker sends the file to the head, without the environment in it (agent/node/nccl_json_files.py).
 # The options are asked for outside the MPI job: a program that calls MPI_Init before it reads its
 # options would wait there for the other ranks.
 _JSON = """\

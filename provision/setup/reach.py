@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nodes.ssh import Connections
 
 REACH_PATIENCE_S = 60
-"""As long as a run's supervisor tries to reach a node (engine/agent/supervisor.py)."""
+"""As long as a run's supervisor tries to reach a node (engine/agent/head/supervisor.py)."""
 
 _AT_ONCE = 16
 

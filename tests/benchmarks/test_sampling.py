@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.sampling import EFA, large_node, measure
-from engine.agent import node_counters, sampler
-from engine.agent.node_counters import NodeCounters
+from engine.agent.metrics import node_counters, sampler
+from engine.agent.metrics.node_counters import NodeCounters
 
 
 def test_the_large_node_has_every_counter(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from engine.agent.findings import Finding
+from engine.agent.judge.findings import Finding
 from engine.contract.events import (
     GateJudged,
     NetworkSeen,

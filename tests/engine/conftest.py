@@ -22,19 +22,20 @@ from typing import Any
 import pytest
 
 from config.run.run_file import Task
-from engine.agent import attachment, evidence
-from engine.agent.control import JOURNAL, SOCKET, serve
-from engine.agent.event_stream import EventStream
-from engine.agent.journal import Journal
-from engine.agent.launcher import HELD
-from engine.agent.resuming import journal_events
-from engine.agent.states import Verdict
-from engine.agent.supervising import answers_of
-from engine.agent.supervisor import Supervisor
+from engine.agent.head.resuming import journal_events
+from engine.agent.head.supervisor import Supervisor
+from engine.agent.head.supervisor_process import answers_of
+from engine.agent.journal.journal import Journal
+from engine.agent.journal.journal_file import JOURNAL
+from engine.agent.link.control import SOCKET, serve
+from engine.agent.link.event_stream import EventStream
+from engine.agent.link.launcher import HELD
+from engine.agent.node import evidence, supervisor_link
 from engine.bundle import agent_bundle
 from engine.contract.codec import from_json, to_json
 from engine.contract.events import Event, Output
 from engine.contract.plan import LaunchPlan
+from engine.contract.verdict import Verdict
 from engine.events import parse_event
 from engine.launch_plan import launch_plan
 from engine.modes.job import node_range
@@ -139,7 +140,7 @@ class LocalLauncher:
 
     def lose(self, rank: int) -> None:
         """End the node's worker as a reboot does: not by its job, and without a word."""
-        (self.home(rank) / attachment.SOCKET).unlink()
+        (self.home(rank) / supervisor_link.SOCKET).unlink()
         self.processes[rank].kill()
 
     async def _spawn(self, command: str, folder: Path) -> Process:

@@ -62,8 +62,8 @@ async def supervise(agent: str, folder: Path) -> None:
         modules = sorted(set(archive.namelist()) - empty)
     for module in modules:
         __import__(module[:-3].replace("/", "."))
-    from engine.agent.journal import Journal
-    from engine.agent.supervisor import Supervisor
+    from engine.agent.head.supervisor import Supervisor
+    from engine.agent.journal.journal import Journal
     from engine.contract.codec import from_json
     from engine.contract.plan import LaunchPlan
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from engine.agent.kernel_log import KMSG, KernelLog
+from engine.agent.node.kernel_log import KMSG, KernelLog
 from nodes.inventory import Inventory
 from tests.engine.machines import on
 from tests.labs import lab_for

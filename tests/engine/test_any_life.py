@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent.decisions import decide
-from engine.agent.queue import STARTED, Entries, Entry, runs_ahead, set_state, waiting_runs
-from engine.agent.resuming import Recorded
-from engine.agent.retry import Attempt, GiveUp, Policy, WaitForNodes, next_step
-from engine.agent.states import Start, Stop, Verdict, is_over
+from engine.agent.head.decisions import decide
+from engine.agent.head.queue import STARTED, Entries, Entry, runs_ahead, set_state, waiting_runs
+from engine.agent.head.resuming import Recorded
+from engine.agent.head.retry import Attempt, GiveUp, Policy, WaitForNodes, next_step
+from engine.agent.head.states import Start, Stop, is_over
 from engine.contract.events import (
     AttemptEnded,
     AttemptStarted,
@@ -35,6 +35,7 @@ from engine.contract.events import (
     change,
 )
 from engine.contract.plan import LaunchPlan
+from engine.contract.verdict import Verdict
 from tests.engine.bare_events import FINISHED
 from tests.engine.bare_events import STARTED as RUN_STARTED
 from tests.engine.conftest import make_plan

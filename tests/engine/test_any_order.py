@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent.decisions import decide
-from engine.agent.states import Action, Finish, Start, State, Stop
+from engine.agent.head.decisions import decide
+from engine.agent.head.states import Action, Finish, Start, State, Stop
 from engine.contract.events import (
     DurationOver,
     Event,

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from engine.agent.attachment import SOCKET, Attachment
-from engine.agent.event_stream import EventStream
-from engine.agent.heartbeat import HeartbeatClient, HeartbeatServer
+from engine.agent.link.event_stream import EventStream
+from engine.agent.link.heartbeat import HeartbeatClient, HeartbeatServer
+from engine.agent.node.supervisor_link import SOCKET, Attachment
 from tests.engine.conftest import Reader
 
 KEY = b"k" * 32

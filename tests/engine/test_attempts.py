@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from engine.agent import attempts
-from engine.agent.control import JOURNAL
-from engine.agent.resuming import Recorded, journal_events
-from engine.agent.retry import Policy
-from engine.agent.states import Verdict
-from engine.agent.supervisor import Supervisor
+from engine.agent.head import retry_loop
+from engine.agent.head.resuming import Recorded, journal_events
+from engine.agent.head.retry import Policy
+from engine.agent.head.supervisor import Supervisor
+from engine.agent.journal.journal_file import JOURNAL
 from engine.contract.events import (
     AttemptEnded,
     AttemptStarted,
@@ -22,6 +21,7 @@ from engine.contract.events import (
     WaitingForNodes,
 )
 from engine.contract.plan import LaunchPlan
+from engine.contract.verdict import Verdict
 from engine.result import ResultCollector
 from tests.engine.conftest import LocalCluster, make_plan
 from tests.engine.test_resuming import Supervised
@@ -42,7 +42,7 @@ def retried(**fields: Any) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look every moment, and do not pause between attempts."""
-    monkeypatch.setattr(attempts, "LOOK_S", 0.05)
+    monkeypatch.setattr(retry_loop, "LOOK_S", 0.05)
     of = Policy.of.__func__  # type: ignore[attr-defined]
 
     def without_pause(_: type[Policy], plan: dict[str, Any]) -> Policy | None:
@@ -271,7 +271,7 @@ def test_a_run_that_waits_can_be_stopped(cluster: LocalCluster) -> None:
 def test_nodes_are_powered_off_after_the_last_attempt(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engine.agent import supervisor as supervising
+    from engine.agent.head import supervisor as supervising
 
     monkeypatch.setattr(supervising, "ACKNOWLEDGE_S", 0.1)
     plan = make_plan(nodes=1, commands=("exit 3",), on_stop="destroy", **retried(attempts=2))
@@ -334,10 +334,10 @@ def test_a_supervisor_killed_while_it_waits_can_be_stopped(cluster: LocalCluster
 
 
 def test_the_rest_of_a_wait_is_what_the_journal_says() -> None:
-    assert attempts._left(NodeReady(0, time=1000.0), 60, 1050.0) == 10
-    assert attempts._left(NodeReady(0, time=1000.0), 60, 1100.0) == 0
+    assert retry_loop._left(NodeReady(0, time=1000.0), 60, 1050.0) == 10
+    assert retry_loop._left(NodeReady(0, time=1000.0), 60, 1100.0) == 0
     assert (
-        attempts._left(NodeReady(0, time=1000.0), 60, 900.0) == 60
+        retry_loop._left(NodeReady(0, time=1000.0), 60, 900.0) == 60
     )  # by the clock of an earlier boot
 
 

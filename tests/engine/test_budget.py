@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent import budget
-from engine.agent.budget import (
+from engine.agent.journal import run_folders
+from engine.agent.journal.journal_file import JOURNAL
+from engine.agent.journal.run_folders import (
     AGE_S,
+    READ,
     USED,
     StoredRun,
     folder_size,
@@ -22,7 +24,7 @@ from engine.agent.budget import (
     remove_old_runs,
     runs_to_remove,
 )
-from engine.agent.control import JOURNAL, READ, follow
+from engine.agent.link.control import follow
 
 UP_DAYS = 200
 NOW = 1_000_000_000.0
@@ -57,7 +59,7 @@ def test_the_oldest_go_and_no_more_than_need_to(
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A node's folder of runs, on a disk of 10 MiB; the node is up for UP_DAYS."""
-    monkeypatch.setattr(budget, "steady", lambda: UP_DAYS * 86400.0)
+    monkeypatch.setattr(run_folders, "steady", lambda: UP_DAYS * 86400.0)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(10 << 20))
     return tmp_path
 
@@ -109,7 +111,7 @@ def test_a_run_that_lives_and_the_one_that_begins_stay(runs: Path) -> None:
     earlier(runs, "living", 2000, 99)
     own = earlier(runs, "own", 2000, 99)
     living = str(runs / "living")
-    script = f"from engine.agent.locks import *; protect_folder(Path({living!r}))"
+    script = f"from engine.agent.journal.locks import *; protect_folder(Path({living!r}))"
     with subprocess.Popen(
         [sys.executable, "-c", f"{script}; print(); input()"],
         stdin=subprocess.PIPE,
@@ -152,13 +154,13 @@ def test_what_was_used_before_the_boot_is_as_old_as_the_boot(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:
-        before.setattr(budget, "boot_id", lambda: "11111111-before")
+        before.setattr(run_folders, "boot_id", lambda: "11111111-before")
         for days, name in ((190, "a"), (0, "b")):
             earlier(runs, name, 4, days)
     earlier(runs, "c", 4, 1)
     limit = AGE_S / 86400
     for up, left in ((limit - 1, ["a", "b", "c"]), (limit + 1, ["c"])):
-        monkeypatch.setattr(budget, "steady", lambda now=up * 86400: now)
+        monkeypatch.setattr(run_folders, "steady", lambda now=up * 86400: now)
         use(runs / "c", UP_DAYS - up)
         remove_old_runs(runs / "new")
         assert names(runs) == left

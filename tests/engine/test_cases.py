@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from config.run.run_file import NcclTests
-from engine.agent.case_progress import CaseProgress
+from engine.agent.judge.case_progress import CaseProgress
 from engine.cases import binary_size, list_cases, size_flag
 from engine.contract.codec import from_json, to_json
 from engine.contract.events import (

@@ -4,9 +4,9 @@ import asyncio
 from asyncio.subprocess import PIPE
 from itertools import pairwise
 
-from engine.agent import channel as channels
-from engine.agent.channel import LINE_LIMIT, Channel
-from engine.agent.launcher import HELD
+from engine.agent.link import worker_link as channels
+from engine.agent.link.launcher import HELD
+from engine.agent.link.worker_link import LINE_LIMIT, Channel
 from engine.contract.events import Event, to_line
 from tests.engine.bare_events import printed
 

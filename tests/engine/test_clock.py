@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent import handover
-from engine.agent.clock import RunClock, StepWatch, step_text
-from engine.agent.control import JOURNAL
-from engine.agent.turn import begin_fields
+from engine.agent.head.queue_wait import begin_fields
+from engine.agent.journal import run_secrets_file
+from engine.agent.journal.clock import RunClock, StepWatch, step_text
+from engine.agent.journal.journal_file import JOURNAL
 from engine.contract.events import ClockSet, RunStarted
 from tests.engine.conftest import LocalCluster, make_plan
 
@@ -75,8 +75,8 @@ def test_limits_of_a_run_that_is_taken_up_do_not_depend_on_the_heads_clock(
 def test_a_run_holds_its_nodes_however_the_heads_clock_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:
-    monkeypatch.setattr(handover, "FOLDER", tmp_path / "memory")
-    handover.write_handover(tmp_path / "job-000001", b"{}")
+    monkeypatch.setattr(run_secrets_file, "FOLDER", tmp_path / "memory")
+    run_secrets_file.write_handover(tmp_path / "job-000001", b"{}")
     for wrong in (7200, -7200):
         clock[0] = wrong
-        assert handover.holds_nodes(tmp_path / "job-000001")
+        assert run_secrets_file.holds_nodes(tmp_path / "job-000001")

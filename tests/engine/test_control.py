@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent.control import JOURNAL, READ, SOCKET, serve
-from engine.agent.journal import Journal
+from engine.agent.journal.journal import Journal
+from engine.agent.journal.journal_file import JOURNAL
+from engine.agent.journal.run_folders import READ
+from engine.agent.link.control import SOCKET, serve
 from engine.contract.events import NodeReady
 from tests.engine.bare_events import STARTED
 from tests.engine.conftest import unpacked_agent

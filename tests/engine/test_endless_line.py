@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent.event_stream import EventStream
-from engine.agent.output import PIECE, Log, pump
-from engine.agent.pieces import Pieces
-from engine.agent.proof import Proof
-from engine.agent.redaction import Redaction
+from engine.agent.journal.line_joiner import Pieces
+from engine.agent.journal.redaction import Redaction
+from engine.agent.judge.rdma_check import Proof
+from engine.agent.link.event_stream import EventStream
+from engine.agent.node.output import PIECE, Log, pump
 from engine.contract.events import Event, Output
 from engine.lines import LONGEST, WholeLines
 from engine.nccl_tests import TableParser

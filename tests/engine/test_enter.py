@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from engine.agent import enter
-from engine.agent.entrance import AT_ONCE, Entrance
-from engine.agent.host import Host
+from engine.agent.node import exec_client
+from engine.agent.node.exec_server import AT_ONCE, Entrance
+from engine.agent.node.host import Host
 from engine.contract.orders import NodeAddress
 from tests.engine.conftest import TOOLS, LocalCluster, make_plan
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_run_says_why_and_is_ssh_s_255(
 def test_arguments_are_read_as_openssh_reads_them(
     words: list[str], host: str, command: str
 ) -> None:
-    assert enter.parse(words) == (host, command)
+    assert exec_client.parse(words) == (host, command)
 
 
 def test_without_input_under_n(folder: Path) -> None:
@@ -225,7 +225,7 @@ def test_requests_that_are_none_take_no_room(folder: Path, monkeypatch: pytest.M
     entrance.open(Host().environment())
     for request in ({"do": "run"}, {"do": "run", "host": "node0", "command": "nul \0"}):
         with socket.socket(socket.AF_UNIX) as caller:
-            caller.connect(str(folder.parent / enter.SOCKET))
+            caller.connect(str(folder.parent / exec_client.SOCKET))
             socket.send_fds(caller, [b"x"], [0, 1, 2])
             caller.sendall(json.dumps(request).encode() + b"\n")
             assert caller.recv(16) == b"255"
@@ -234,19 +234,20 @@ def test_requests_that_are_none_take_no_room(folder: Path, monkeypatch: pytest.M
 
 
 def test_nothing_enters_a_run_that_has_ended(folder: Path) -> None:
-    (folder / enter.SOCKET).rename(folder / "away")
+    (folder / exec_client.SOCKET).rename(folder / "away")
     done = ssh(folder, "node0", "true")
-    (folder / "away").rename(folder / enter.SOCKET)
+    (folder / "away").rename(folder / exec_client.SOCKET)
     assert done.returncode == 255
     assert done.stderr.startswith("ssh of gpuctl: the run has ended here: ")
 
 
 def test_every_python_of_the_nodes_can_read_the_agent() -> None:
-    agent = Path(enter.__file__).parent
-    for path in agent.glob("*.py"):
-        oldest = (3, 6) if path.name == "enter.py" else (3, 9)
+    agent = Path(exec_client.__file__).parents[1]
+    for path in agent.rglob("*.py"):
+        oldest = (3, 6) if path.name == "exec_client.py" else (3, 9)
         ast.parse(path.read_text(), feature_version=oldest)
-    assert "from __future__" not in (agent / "enter.py").read_text()  # annotations: since 3.7
+    text = (agent / "node/exec_client.py").read_text()
+    assert "from __future__" not in text  # annotations: since 3.7
 
 
 def test_a_run_reaches_its_other_node(cluster: LocalCluster) -> None:

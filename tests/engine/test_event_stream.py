@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine.agent import event_stream
-from engine.agent.event_stream import EventStream
+from engine.agent.link import event_stream
+from engine.agent.link.event_stream import EventStream
 from engine.contract.events import NodeExited, Output
 from tests.engine.bare_events import printed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent import evidence
+from engine.agent.node import evidence
 
 
 def test_a_command_that_hangs_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from engine.agent import examination, node_facts
-from engine.agent.examination import ERROR_FILE, Examination
+from engine.agent.node import examination, node_facts
+from engine.agent.node.examination import ERROR_FILE, Examination
 from engine.contract.events import (
     FollowedFailure,
     NodeExamined,

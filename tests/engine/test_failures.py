@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from engine.agent.failures import Examined, exit_text, explain
-from engine.agent.findings import Finding
-from engine.agent.states import Verdict
-from engine.agent.verdicts import exit_reason
-from engine.contract.events import FollowedFailure, NodeFact
+from engine.agent.judge.failures import exit_text, explain
+from engine.agent.judge.findings import Finding
+from engine.contract.events import FollowedFailure, NodeExamined, NodeFact
+from engine.contract.verdict import Verdict, exit_reason
 
 NAMES = ["node0", "node1", "node2", "node3"]
 KILL = "the kernel killed python3 (pid 4711, 63.2 GiB) because memory was short"
@@ -19,9 +18,9 @@ def failed(rank: int, code: int) -> Verdict:
     return Verdict("failed", code, rank, exit_reason(NAMES[rank], code), is_jobs_own=True)
 
 
-def node(rank: int, code: int, is_own_end: bool = True, **facts: str) -> Examined:
+def node(rank: int, code: int, is_own_end: bool = True, **facts: str) -> NodeExamined:
     found = tuple(NodeFact(kind.replace("_", "-"), text) for kind, text in facts.items())
-    return Examined(rank, code, is_own_end, found)
+    return NodeExamined(rank, code, is_own_end, found)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +54,7 @@ def node(rank: int, code: int, is_own_end: bool = True, **facts: str) -> Examine
         ),
     ],
 )
-def test_the_first_failure_is_named_with_its_cause(one: Examined, reason: str) -> None:
+def test_the_first_failure_is_named_with_its_cause(one: NodeExamined, reason: str) -> None:
     explained = explain(failed(3, one.exit_code), NAMES, [one])
     assert explained.verdict == Verdict("failed", one.exit_code, 3, reason, is_jobs_own=True)
     assert explained.followed == ()

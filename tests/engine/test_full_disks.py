@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from engine.agent import journal as journals
-from engine.agent.control import JOURNAL
-from engine.agent.journal import RESERVE, Journal
-from engine.agent.output import Log, pump
-from engine.agent.redaction import Redaction
+from engine.agent.journal import journal as journals
+from engine.agent.journal.journal import RESERVE, Journal
+from engine.agent.journal.journal_file import JOURNAL
+from engine.agent.journal.redaction import Redaction
+from engine.agent.node.output import Log, pump
 from engine.contract.events import NodeExited, NodeLost, Output
 from tests.engine.bare_events import FINISHED, STARTED, printed
 from tests.engine.conftest import LocalCluster, Reader, make_plan

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent import gpu_counters
-from engine.agent.gpu_counters import Gpus, dcgm_row, gpu_row, nvlink_bytes
+from engine.agent.metrics import gpu_counters
+from engine.agent.metrics.gpu_counters import Gpus, dcgm_row, gpu_row, nvlink_bytes
 
 NVLINK = """\
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-aaaa)

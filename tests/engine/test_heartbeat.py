@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent import heartbeat
-from engine.agent.heartbeat import (
+from engine.agent.link import heartbeat
+from engine.agent.link.heartbeat import (
     BEAT_S,
     SILENCE_S,
     HeartbeatClient,
@@ -26,7 +26,7 @@ from engine.agent.heartbeat import (
     seal,
     unseal,
 )
-from engine.agent.silence import STALL_S, SilenceWatch
+from engine.agent.link.silence import STALL_S, SilenceWatch
 from engine.contract.orders import HeartbeatAddress
 from tests.processes import wait_for_end
 
@@ -206,7 +206,7 @@ def test_a_workers_process_that_was_killed_is_replaced(server: HeartbeatServer) 
 
 
 OWNER = """
-from engine.agent.heartbeat import HeartbeatServer
+from engine.agent.link.heartbeat import HeartbeatServer
 server = HeartbeatServer(b"k" * 32, 6)
 print(server.port, server.pid, flush=True)
 input()

@@ -14,8 +14,8 @@ import pytest
 
 from config.errors import NodeError, RunError
 from engine import handed_over, head
-from engine.agent.holding import DOWN, HEALING, REMOVAL
-from engine.agent.queue import Queue
+from engine.agent.head.cluster_locks import DOWN, HEALING, REMOVAL
+from engine.agent.head.queue import Queue
 from engine.bundle import agent_bundle
 from engine.contract.codec import to_json
 from engine.head import hold

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.agent.interruption import Metadata, watch
+from engine.agent.node.interruption import Metadata, watch
 from engine.contract.events import NodeInterrupted
 from tests.engine.conftest import LocalCluster, Reader, make_plan
 
@@ -101,7 +101,7 @@ def test_awss_own_service_is_asked_and_not_waited_for_long(monkeypatch: pytest.M
         asked.append((address, timeout))
         raise OSError
 
-    monkeypatch.setattr("engine.agent.interruption.http.client.HTTPConnection", refuse)
+    monkeypatch.setattr("engine.agent.node.interruption.http.client.HTTPConnection", refuse)
     with pytest.raises(OSError):
         Metadata().notice()
     assert asked == [("169.254.169.254:80", 2.0)]
@@ -118,7 +118,7 @@ def test_watching_goes_on_through_nonsense_and_silence(
         answer = next(answers)
         service.notice = None if isinstance(answer, OSError) else answer
 
-    monkeypatch.setattr("engine.agent.interruption.time.sleep", look)
+    monkeypatch.setattr("engine.agent.node.interruption.time.sleep", look)
     reader = Reader()
     watch(Metadata(service.address), 0, reader.stream)
     (event,) = reader.events()
@@ -130,7 +130,7 @@ def test_watching_goes_on_through_nonsense_and_silence(
 def test_the_run_hears_of_it_and_names_it(
     cluster: LocalCluster, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.agent.interruption.METADATA", service.address)
+    monkeypatch.setattr("engine.agent.node.interruption.METADATA", service.address)
     service.notice = marked()
     # It ends as a job does whose machine shuts down, once the notice is in the journal.
     told = f"until grep -q node_interrupted {cluster.folder}/journal.jsonl; do sleep 0.1; done"
@@ -147,6 +147,6 @@ def test_the_run_hears_of_it_and_names_it(
 def test_nobody_asks_where_nothing_can_be_taken_back(
     cluster: LocalCluster, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.agent.interruption.METADATA", service.address)
+    monkeypatch.setattr("engine.agent.node.interruption.METADATA", service.address)
     cluster.execute(make_plan(nodes=1, commands=("sleep 1",)))
     assert service.tokens == 0

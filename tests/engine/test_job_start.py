@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent.worker import start_failure
+from engine.agent.node.worker import start_failure
 from engine.contract.events import NodeExited, NodeLost
 from tests.engine.conftest import LocalCluster, make_plan
 

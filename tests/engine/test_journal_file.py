@@ -10,11 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.agent import piece_file
-from engine.agent.control import JOURNAL
-from engine.agent.journal import Journal
-from engine.agent.journal_file import JournalFile, JournalReader, end_of_line, kind_of
-from engine.agent.piece_file import PieceFile, pieces
+from engine.agent.journal import rotating_file
+from engine.agent.journal.journal import Journal
+from engine.agent.journal.journal_file import (
+    JOURNAL,
+    JournalFile,
+    JournalReader,
+    end_of_line,
+    kind_of,
+)
+from engine.agent.journal.rotating_file import PieceFile, pieces
 from engine.contract.events import NodeReady, Output, OutputDropped
 from engine.events import parse_event
 from engine.journal_copy import JournalCopy, recorded_events
@@ -212,7 +217,7 @@ def test_a_copy_has_the_offsets_of_the_head(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client copies, is killed, and follows on after the head removed output."""
-    monkeypatch.setattr(piece_file, "SIZE", SIZE)
+    monkeypatch.setattr(rotating_file, "SIZE", SIZE)
     head = tmp_path / "head" / JOURNAL
     head.parent.mkdir()
     write(head, MIXED[:20])
@@ -266,7 +271,7 @@ def test_a_lines_kind_does_not_depend_on_how_its_json_is_laid_out(line: bytes, k
 def test_output_in_any_layout_of_json_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(piece_file, "SIZE", 1_000)
+    monkeypatch.setattr(rotating_file, "SIZE", 1_000)
     lines = [
         json.dumps({"text": "x" * 100, "rank": 0, "time": 1.0, "kind": "output"}).encode() + b"\n"
         for _ in range(100)
@@ -284,8 +289,8 @@ def test_output_in_any_layout_of_json_is_removed(
 def test_a_head_whose_job_prints_without_end_stays_within_its_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(piece_file, "SIZE", 20_000)
-    monkeypatch.setattr(piece_file, "MOST", 60_000)
+    monkeypatch.setattr(rotating_file, "SIZE", 20_000)
+    monkeypatch.setattr(rotating_file, "MOST", 60_000)
     journal = Journal(tmp_path / JOURNAL)
     journal.append(STARTED)
     for number in range(3000):

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from engine.agent.findings import Finding
-from engine.agent.judge import PIPE, Judge
-from engine.agent.states import Verdict
+from engine.agent.judge.findings import Finding
+from engine.agent.judge.output_checks import PIPE, Judge
 from engine.contract.events import NodeEvent
 from engine.contract.plan import NetworkPlan, Verify
+from engine.contract.verdict import Verdict
 from tests.engine.bare_events import findings, printed
 from tests.engine.bare_plans import bare_node, bare_plan
 from tests.engine.test_numbers import DONE, GOOD, document, judged, row, table

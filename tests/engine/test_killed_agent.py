@@ -10,11 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent import attachment
-from engine.agent.attachment import ENDED, KILLED, NO_WORKER, OUT_OF_MEMORY, REBOOTED, SOCKET
-from engine.agent.budget import mark_used
-from engine.agent.states import Verdict
+from engine.agent.journal.run_folders import mark_used
+from engine.agent.node import supervisor_link
+from engine.agent.node.supervisor_link import (
+    ENDED,
+    KILLED,
+    NO_WORKER,
+    OUT_OF_MEMORY,
+    REBOOTED,
+    SOCKET,
+)
 from engine.contract.events import NodeLost, NoWorker, to_line
+from engine.contract.verdict import Verdict
 from tests.engine.conftest import LocalCluster, make_plan, unpacked_agent
 from tests.storm.supervise import workers_of
 
@@ -153,8 +160,8 @@ def test_an_agent_that_the_kernel_killed_for_memory_is_not_the_jobs_doing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     line = "Out of memory: Killed process 4711 (gpuctl-agent) total-vm:16384kB"
-    monkeypatch.setattr(attachment, "lines_since", lambda _: [line])
+    monkeypatch.setattr(supervisor_link, "lines_since", lambda _: [line])
     (tmp_path / SOCKET).touch()
     mark_used(tmp_path)
-    assert attachment.attach(tmp_path) == NO_WORKER
+    assert supervisor_link.attach(tmp_path) == NO_WORKER
     assert OUT_OF_MEMORY in capfd.readouterr().out

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.agent.pieces import Pieces
+from engine.agent.journal.line_joiner import Pieces
 from engine.contract.events import NetworkSeen, Output, RankStarted, Stream
 from engine.contract.plan import LaunchPlan, NetworkPlan
 from tests.engine.conftest import LocalCluster, make_plan

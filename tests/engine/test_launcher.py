@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from engine.agent.launcher import receive_agent
+from engine.agent.link.launcher import receive_agent
 from engine.bundle import agent_bundle
 
 
@@ -19,7 +19,7 @@ def received(folder: Path, data: bytes) -> bytes:
 def test_the_agent_is_unpacked_once_and_what_follows_is_the_workers(tmp_path: Path) -> None:
     folder, data = tmp_path / "it's new" / "agent-1", agent_bundle().data
     assert received(folder, data) == b'{"do": 1}\n'
-    assert (folder / "engine/agent/worker.py").is_file()
+    assert (folder / "engine/agent/node/worker.py").is_file()
     assert [path.name for path in folder.parent.iterdir()] == ["agent-1"]
     (folder / "kept").touch()
     assert received(folder, data) == b'{"do": 1}\n'
@@ -50,14 +50,14 @@ def test_the_unpacked_agent_runs_and_keeps_itself_compiled(tmp_path: Path) -> No
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith('{"kind": "supervisor_lost", ')
-    assert list(folder.glob("engine/agent/__pycache__/control.*.pyc"))
+    assert list(folder.glob("engine/agent/link/__pycache__/control.*.pyc"))
 
 
 def test_a_worker_imports_neither_asyncio_nor_http(tmp_path: Path) -> None:
     folder = tmp_path / "agent-1"
     received(folder, agent_bundle().data)
     program = (
-        f"import sys; sys.path.insert(0, {str(folder)!r}); import engine.agent.worker;"
+        f"import sys; sys.path.insert(0, {str(folder)!r}); import engine.agent.node.worker;"
         "print(sorted({'asyncio', 'http', 'ssl', 'argparse'} & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from engine.agent import budget, main
-from engine.agent.budget import remove_old_runs
-from engine.agent.holding import HEALING, REMOVAL
-from engine.agent.locks import is_held
-from engine.agent.queue import Queue
+from engine.agent import main
+from engine.agent.head.cluster_locks import HEALING, REMOVAL
+from engine.agent.head.queue import Queue
+from engine.agent.journal import run_folders
+from engine.agent.journal.locks import is_held
+from engine.agent.journal.run_folders import remove_old_runs
 from engine.contract.codec import to_json
 from engine.contract.orders import RunOrder
 from tests.engine.bare_plans import bare_node, bare_plan
@@ -87,7 +88,8 @@ def test_the_folder_of_a_run_that_starts_is_never_removed(
     """On a full disk each start removes what it may; a run has no journal yet when it starts."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(0))
     code = (
-        "import sys; from pathlib import Path; from engine.agent.locks import create_folder\n"
+        "import sys; from pathlib import Path\n"
+        "from engine.agent.journal.locks import create_folder\n"
         "for number in range(int(sys.argv[2])):\n"
         "    folder = Path(sys.argv[1]) / f'run-{number}'\n"
         "    create_folder(folder)\n"
@@ -119,7 +121,7 @@ def test_a_start_holds_the_runs_folder_until_its_unit_listens(
 ) -> None:
     """Other runs that start meanwhile remove old folders without a journal."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(0))
-    monkeypatch.setattr("engine.agent.handover.FOLDER", tmp_path / "memory")
+    monkeypatch.setattr("engine.agent.journal.run_secrets_file.FOLDER", tmp_path / "memory")
     folder = tmp_path / "runs" / "job-000001"
     seen = []
 
@@ -128,7 +130,7 @@ def test_a_start_holds_the_runs_folder_until_its_unit_listens(
         seen.append(sorted(path.name for path in own.iterdir())[0])
         return 0
 
-    monkeypatch.setattr("engine.agent.supervisor_unit.start_unit", start_unit)
+    monkeypatch.setattr("engine.agent.head.supervisor_unit.start_unit", start_unit)
     read, write = os.pipe()
     order = RunOrder(bare_plan([bare_node(0)]), {})
     os.write(write, json.dumps(to_json(order)).encode())
@@ -144,10 +146,10 @@ def test_a_folder_with_a_run_that_may_come_back_is_kept(
 ) -> None:
     """Its supervisor was killed before it wrote a journal; systemd starts the next one."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(0))
-    monkeypatch.setattr("engine.agent.handover.FOLDER", tmp_path / "memory")
+    monkeypatch.setattr("engine.agent.journal.run_secrets_file.FOLDER", tmp_path / "memory")
     killed = tmp_path / "runs" / "killed"
     killed.mkdir(parents=True)
-    budget.mark_used(killed)
+    run_folders.mark_used(killed)
     (killed / "rank-0.log").write_text("x")
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory" / "killed.json").touch()

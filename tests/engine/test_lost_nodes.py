@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent import heartbeat, workers
-from engine.agent.states import Verdict
+from engine.agent.link import heartbeat, workers
 from engine.contract.events import (
     Evidence,
     NodeAnswersAgain,
@@ -20,6 +19,7 @@ from engine.contract.events import (
     NodeStarted,
     NodeUnreachable,
 )
+from engine.contract.verdict import Verdict
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
 
 SOURCES = [

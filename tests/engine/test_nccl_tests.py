@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent.table_rows import Shape, parse_row
+from engine.agent.judge.table_rows import Shape, parse_row
 from engine.contract.events import Output
 from engine.nccl_tests import Row, TableParser, Timing
 

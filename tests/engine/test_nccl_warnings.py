@@ -6,13 +6,12 @@ nccl-tests#188, nccl#1247 and pytorch#149984.
 
 import pytest
 
-from engine.agent.failures import Examined, explain
-from engine.agent.nccl_warnings import read_warning
-from engine.agent.output_reader import OutputReader
-from engine.agent.states import Verdict
-from engine.agent.verdicts import exit_reason
-from engine.agent.watchdog import RECENT, Clues
+from engine.agent.judge.failure_patterns import RECENT, Clues
+from engine.agent.judge.failures import explain
+from engine.agent.judge.nccl_warnings import read_warning
+from engine.agent.judge.output_reader import OutputReader
 from engine.contract.events import NodeExamined, NodeFact, Output
+from engine.contract.verdict import Verdict, exit_reason
 from tests.engine.conftest import make_plan
 
 HEAD = "node0:16899:16961 [0] "
@@ -305,7 +304,7 @@ def test_the_reason_of_a_run_has_the_cause_of_the_node_that_had_it() -> None:
     clues = Clues()
     clues.feed(0, CLOSED)
     clues.feed(1, MEMORY)
-    examined = [Examined(rank, 1, True, tuple(clues.facts(rank))) for rank in (0, 1)]
+    examined = [NodeExamined(rank, 1, True, tuple(clues.facts(rank))) for rank in (0, 1)]
     verdict = Verdict("failed", 1, 0, exit_reason("node0", 1), is_jobs_own=True)
     explained = explain(verdict, names, examined)
     expected = f'exited with 1: NCCL had no room in the memory of a GPU: "{MEMORY}"'

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent.node_counters import (
+from engine.agent.metrics.node_counters import (
     RDMA_COUNTERS,
     NodeCounters,
     busy_seconds,

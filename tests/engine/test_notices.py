@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from config.run.notify import EVENTS
-from engine.agent.notices import (
+from engine.agent.notify.notices import (
     Notice,
     Notices,
     json_body,

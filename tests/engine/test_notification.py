@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from engine.agent.notification import post
+from engine.agent.notify.notification import post
 from tests.engine.webhooks import make_certificate, webhook
 
-TRY = "import sys; from engine.agent.notification import deliver; sys.exit(deliver())"
+TRY = "import sys; from engine.agent.notify.notification import deliver; sys.exit(deliver())"
 
 
 def order(to: str, **fields: Any) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def test_only_http_is_sent() -> None:
 
 
 def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.agent.notification.SOCKET_S", 0.2)
+    monkeypatch.setattr("engine.agent.notify.notification.SOCKET_S", 0.2)
     with webhook() as hook:
         hook.answers = [None]
         assert post(order(hook.url))["error"] == "no answer within 0.2 s"

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from engine.agent import lifetime, notifier
-from engine.agent.control import JOURNAL
-from engine.agent.notification import SOCKET_S
-from engine.agent.notifier import Notifier
-from engine.agent.resuming import journal_events
+from engine.agent.head.resuming import journal_events
+from engine.agent.journal.journal_file import JOURNAL
+from engine.agent.notify import lifetime, notifier
+from engine.agent.notify.notification import SOCKET_S
+from engine.agent.notify.notifier import Notifier
 from engine.contract.events import (
     LeaseEnding,
     NodeInterrupted,

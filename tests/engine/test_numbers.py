@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from engine.agent import table_files, table_json
-from engine.agent.judge import Judge
-from engine.agent.states import Verdict
-from engine.agent.table_rows import strip_prefix
+from engine.agent.judge import table_json
+from engine.agent.judge.output_checks import Judge
+from engine.agent.judge.table_rows import strip_prefix
+from engine.agent.node import nccl_json_files
 from engine.contract.events import OutputJudged
 from engine.contract.plan import NetworkPlan, Verify
+from engine.contract.verdict import Verdict
 from engine.nccl_tests import Facts, TableParser
 from tests.engine.bare_events import findings, printed
 from tests.engine.bare_plans import bare_node, bare_plan
@@ -307,7 +308,7 @@ def test_a_document_comes_back_without_the_environment(tmp_path: Path) -> None:
     (tmp_path / "nccl-tests-7-all_reduce_perf.json").write_text(json.dumps(document()))
     (tmp_path / "nccl-tests-01-broken.json").write_text('{"env": [')
     (tmp_path / "hostfile").write_text("node0")
-    ((case, kept),) = table_files.collect(tmp_path)
+    ((case, kept),) = nccl_json_files.collect(tmp_path)
     assert case == 7
     assert "very-secret" not in json.dumps(kept)
     assert "times_us" not in json.dumps(kept)

@@ -28,7 +28,7 @@ PYPY = shutil.which("pypy3.9", path=f"{os.environ['PATH']}:{UNPACKED}/usr/bin")
 LIBRARIES = UNPACKED / "usr/lib/x86_64-linux-gnu"
 VERMIN = str(Path(sys.executable).with_name("vermin"))
 SOURCES = [
-    *sorted(Path(engine.agent.__file__).parent.glob("*.py")),
+    *sorted(Path(engine.agent.__file__).parent.rglob("*.py")),
     *sorted(Path(engine.contract.__file__).parent.glob("*.py")),
     *(Path(config.__file__).with_name(name) for name in ("bounds.py", "identifiers.py")),
 ]
@@ -54,7 +54,7 @@ def test_the_agent_uses_nothing_that_came_after_3_9(tmp_path: Path) -> None:
 
 
 def test_the_entrance_of_containers_runs_on_3_6() -> None:
-    (entrance,) = (path for path in SOURCES if path.name == "enter.py")
+    (entrance,) = (path for path in SOURCES if path.name == "exec_client.py")
     assert tuple(map(int, newest_feature(entrance).split("."))) <= (3, 6)
 
 

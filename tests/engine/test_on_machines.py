@@ -14,7 +14,7 @@ import pytest
 
 from config.errors import RunError
 from engine import session
-from engine.agent.budget import USED
+from engine.agent.journal.run_folders import USED
 from engine.contract.codec import to_json
 from engine.contract.events import (
     Event,

@@ -11,9 +11,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from engine.agent import endpoint, handover
-from engine.agent.endpoint import open_endpoint
-from engine.agent.openmetrics import STALE_S, exposition
+from engine.agent.journal import run_secrets_file
+from engine.agent.metrics import endpoint
+from engine.agent.metrics.endpoint import open_endpoint
+from engine.agent.metrics.openmetrics import STALE_S, exposition
 from engine.bundle import agent_bundle
 from tests.engine.exchange import exchange
 from tests.processes import is_alive
@@ -215,4 +216,4 @@ def test_a_port_of_another_program_is_left_to_it(tmp_path: Path) -> None:
 
 
 def test_the_endpoint_reads_where_supervisors_write() -> None:
-    assert vars(endpoint)["FOLDER"] == handover.FOLDER == Path("/run/gpuctl")
+    assert vars(endpoint)["FOLDER"] == run_secrets_file.FOLDER == Path("/run/gpuctl")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent import output
-from engine.agent.event_stream import EventStream
-from engine.agent.output import Log, pump
-from engine.agent.redaction import Redaction
+from engine.agent.journal.redaction import Redaction
+from engine.agent.link.event_stream import EventStream
+from engine.agent.node import output
+from engine.agent.node.output import Log, pump
 from engine.contract.events import Event, Output
 
 TOKEN = "hf_0123456789"

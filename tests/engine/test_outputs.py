@@ -14,7 +14,7 @@ import pytest
 
 from config.progress import silent
 from engine import outputs
-from engine.agent.outputs import matches
+from engine.agent.node.outputs import matches
 from engine.bundle import agent_bundle
 from engine.contract.plan import LaunchPlan
 from engine.launch_plan import launch_plan

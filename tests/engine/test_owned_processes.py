@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from engine.agent import saving
-from engine.agent.launcher import HELD, Units
-from engine.agent.workers import Workers
+from engine.agent.head import save_to_shared
+from engine.agent.link.launcher import HELD, Units
+from engine.agent.link.workers import Workers
 from tests.engine.bare_plans import bare_node, bare_plan
 
 REACHED = """echo '{"kind": "reached"}'; """
@@ -141,7 +141,7 @@ def test_copying_that_hangs_ends_with_its_supervisor(tmp_path: Path) -> None:
     async def save() -> list[int | None]:
         launcher: Any = Launcher()
         plan = bare_plan([bare_node(0)], saved=str(tmp_path))
-        copying = asyncio.ensure_future(saving.save_run(plan, tmp_path, launcher))
+        copying = asyncio.ensure_future(save_to_shared.save_run(plan, tmp_path, launcher))
         await launcher.hangs.wait()
         copying.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.floods import plan_of
 from benchmarks.scale import FIRST_LINE, Watch, simulated
-from engine.agent.control import JOURNAL
+from engine.agent.journal.journal_file import JOURNAL
 from engine.contract.codec import to_json
 
 NODES = 512

@@ -8,7 +8,7 @@ import pytest
 
 from config.file_reference import DOCS
 from config.run.run_file import RUN_TYPES, Mpi, NetworkName, PresetName, Run, Task
-from engine.agent.proof import _NETWORKS, _TITLES
+from engine.agent.judge.rdma_check import _NETWORKS, _TITLES
 from engine.contract.plan import NetworkPlan, Promise
 from engine.network.presets import (
     PRESETS,

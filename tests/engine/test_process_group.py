@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent.enter import SOCKET
-from engine.agent.entrance import Entrance
-from engine.agent.host import Host
-from engine.agent.process_group import ProcessGroup
+from engine.agent.node.exec_client import SOCKET
+from engine.agent.node.exec_server import Entrance
+from engine.agent.node.host import Host
+from engine.agent.node.process_group import ProcessGroup
 from engine.contract.orders import NodeAddress
 from tests.engine.conftest import LocalCluster, make_plan
 from tests.engine.test_notifier import execute, notified, plan_for

@@ -5,14 +5,16 @@ from pathlib import Path
 import pytest
 
 from cli.top_view import STALE_S as TOP_STALE_S
-from engine.agent import endpoint, heartbeat, idle_gpus, interruption, output, sampler, samples
-from engine.agent.attempt import STOP_BOUND_S
-from engine.agent.budget import AGE_S
-from engine.agent.handover import LOST_SUPERVISOR_S
-from engine.agent.launcher import STOP_GRACE_S
-from engine.agent.openmetrics import STALE_S
-from engine.agent.saving import SAVE_S
-from engine.agent.supervisor import ACKNOWLEDGE_S, LEASE_S
+from engine.agent.head.attempt_runner import STOP_BOUND_S
+from engine.agent.head.save_to_shared import SAVE_S
+from engine.agent.head.supervisor import ACKNOWLEDGE_S, LEASE_S
+from engine.agent.journal.run_folders import AGE_S
+from engine.agent.journal.run_secrets_file import LOST_SUPERVISOR_S
+from engine.agent.link import heartbeat
+from engine.agent.link.launcher import STOP_GRACE_S
+from engine.agent.metrics import endpoint, idle_gpus, sampler, samples
+from engine.agent.metrics.openmetrics import STALE_S
+from engine.agent.node import interruption, output
 from engine.following import RECONNECT_S
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.agent.findings import Finding
-from engine.agent.proof import Proof
+from engine.agent.judge.findings import Finding
+from engine.agent.judge.rdma_check import Proof
 from engine.contract.plan import NetworkPlan, NodePlan
 from tests.engine.bare_plans import bare_node
 from tests.engine.test_proof import EFA, HOST_MEMORY, NODES, TRAP, network

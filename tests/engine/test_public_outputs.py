@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from engine.agent.numbers import Numbers
-from engine.agent.proof import Proof
-from engine.agent.table_rows import Half
-from engine.agent.tables import TableReader
+from engine.agent.judge.nccl_correctness import Numbers
+from engine.agent.judge.rdma_check import Proof
+from engine.agent.judge.table_rows import Half
+from engine.agent.judge.tables import TableReader
 from engine.contract.plan import LaunchPlan, NetworkPlan
 from tests.engine.bare_plans import bare_node, bare_plan
 from tests.engine.public_logs import LOGS, PublicLog

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent import handover
-from engine.agent.clock import steady
-from engine.agent.queue import (
+from engine.agent.head.queue import (
     LEAVING,
     STARTED,
     Dropped,
@@ -25,6 +23,8 @@ from engine.agent.queue import (
     set_state,
     waiting_runs,
 )
+from engine.agent.journal import run_secrets_file
+from engine.agent.journal.clock import steady
 from engine.node_choice import choose_nodes
 from engine.order import order_nodes
 from nodes.inventory import Inventory
@@ -134,7 +134,8 @@ def test_an_elastic_run_takes_what_is_free() -> None:
 @contextmanager
 def holding(*folders: Path) -> Iterator[None]:
     """Create the folders of runs; a process holds them, as a supervisor does."""
-    code = "import sys; from pathlib import Path; from engine.agent.locks import create_folder;"
+    code = "import sys; from pathlib import Path;"
+    code += "from engine.agent.journal.locks import create_folder;"
     code += "[create_folder(Path(name)) for name in sys.argv[1:]]; print(flush=True); input()"
     argv = [sys.executable, "-c", code, *map(str, folders)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -181,19 +182,19 @@ def test_a_run_that_was_killed_leaves_no_claim(queue: Queue, tmp_path: Path) -> 
 def test_a_run_holds_its_nodes_as_long_as_its_killed_supervisor_may_come_back(
     queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handover, "FOLDER", tmp_path / "memory")
+    monkeypatch.setattr(run_secrets_file, "FOLDER", tmp_path / "memory")
     killed = tmp_path / "killed"
     killed.mkdir()
     (tmp_path / "queue").write_text("killed started node1\n")
-    handover.write_handover(killed, b"{}")
+    run_secrets_file.write_handover(killed, b"{}")
     assert queue.runs_in_the_way(("node1",)) == ("killed",)
-    lived = steady() - handover.HOLDS_S - 1
-    os.utime(handover.handover_path(killed), (lived, lived))
-    handover.renew_handover(killed)
+    lived = steady() - run_secrets_file.HOLDS_S - 1
+    os.utime(run_secrets_file.handover_path(killed), (lived, lived))
+    run_secrets_file.renew_handover(killed)
     assert queue.runs_in_the_way(("node1",)) == ("killed",)
-    os.utime(handover.handover_path(killed), (lived, lived))
+    os.utime(run_secrets_file.handover_path(killed), (lived, lived))
     assert queue.enter("a", ("node1",), may_wait=False)
-    assert not handover.may_come_back(killed), "another run has its node"
+    assert not run_secrets_file.may_come_back(killed), "another run has its node"
 
 
 def test_no_run_begins_on_a_cluster_that_powers_off(queue: Queue) -> None:

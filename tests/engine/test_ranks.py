@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent.event_stream import EventStream
-from engine.agent.ranks import Ranks
+from engine.agent.link.event_stream import EventStream
+from engine.agent.node.ranks import Ranks
 from tests.engine.conftest import Reader
 
 FIFO = "ranks"  # as the scripts of launchers call it

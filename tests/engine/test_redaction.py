@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent.redaction import Redaction
+from engine.agent.journal.redaction import Redaction
 from engine.contract.events import Output
 from tests.engine.conftest import LocalCluster, make_plan, when
 

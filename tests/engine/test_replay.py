@@ -6,13 +6,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent.control import JOURNAL
-from engine.agent.journal import Journal
-from engine.agent.output_reader import OutputReader
-from engine.agent.resuming import Recorded, journal_events
-from engine.agent.states import Verdict
-from engine.agent.watchdog import RECENT
+from engine.agent.head.resuming import Recorded, journal_events
+from engine.agent.journal.journal import Journal
+from engine.agent.journal.journal_file import JOURNAL
+from engine.agent.judge.failure_patterns import RECENT
+from engine.agent.judge.output_reader import OutputReader
 from engine.contract.events import NodeExamined, Output
+from engine.contract.verdict import Verdict
 from tests.engine.conftest import make_plan
 
 PLAN = make_plan(nodes=2)

@@ -18,17 +18,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent import control, evidence, handover
-from engine.agent.attempt import STOP_BOUND_S
-from engine.agent.clock import RunClock
-from engine.agent.control import JOURNAL
-from engine.agent.decisions import decide
-from engine.agent.journal import E, Journal
-from engine.agent.launcher import CONNECT_S, HELD, STOP_GRACE_S
-from engine.agent.output_reader import DERIVED, OutputReader
-from engine.agent.resuming import Recorded, journal_events
-from engine.agent.supervisor import Supervisor
-from engine.agent.workers import DISMISS_S
+from engine.agent.head.attempt_runner import STOP_BOUND_S
+from engine.agent.head.decisions import decide
+from engine.agent.head.resuming import Recorded, journal_events
+from engine.agent.head.supervisor import Supervisor
+from engine.agent.journal import run_secrets_file
+from engine.agent.journal.clock import RunClock
+from engine.agent.journal.journal import E, Journal
+from engine.agent.journal.journal_file import JOURNAL
+from engine.agent.judge.output_reader import DERIVED, OutputReader
+from engine.agent.link import control
+from engine.agent.link.launcher import CONNECT_S, HELD, STOP_GRACE_S
+from engine.agent.link.workers import DISMISS_S
+from engine.agent.node import evidence
 from engine.contract.codec import from_json, to_json
 from engine.contract.events import (
     DroppedOutput,
@@ -325,11 +327,11 @@ def test_a_worker_that_outlives_its_connection_is_ended(
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a run whose journal begins with this boot, and whose plan is in memory."""
-    monkeypatch.setattr(handover, "FOLDER", tmp_path / "memory")
+    monkeypatch.setattr(run_secrets_file, "FOLDER", tmp_path / "memory")
     monkeypatch.setattr(control, "LOST_SUPERVISOR_S", 0.5)
     folder = tmp_path / "job-000001"
     folder.mkdir()
-    began = {"kind": "run_started", "boot_id": handover.boot_id()}
+    began = {"kind": "run_started", "boot_id": run_secrets_file.boot_id()}
     (folder / JOURNAL).write_text(json.dumps(began) + "\n")
     return folder
 
@@ -343,8 +345,8 @@ def lost_reason(printed: str) -> str:
 def test_who_follows_waits_for_a_supervisor_that_may_come_back(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    handover.write_handover(folder, b"{}")
-    assert handover.handover_path(folder).stat().st_mode & 0o777 == 0o600
+    run_secrets_file.write_handover(folder, b"{}")
+    assert run_secrets_file.handover_path(folder).stat().st_mode & 0o777 == 0o600
     began = time.monotonic()
     control.follow(folder, 0)
     assert time.monotonic() - began >= 0.5
@@ -354,7 +356,7 @@ def test_who_follows_waits_for_a_supervisor_that_may_come_back(
 def test_a_head_that_was_rebooted_is_named(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (folder / JOURNAL).write_text('{"kind": "run_started", "boot_id": "0123456789"}\n')
     control.follow(folder, 0)
-    now = handover.boot_id()[:8]
+    now = run_secrets_file.boot_id()[:8]
     assert lost_reason(capfd.readouterr().out) == (
         f"the head was rebooted (boot {now} differs from 01234567, in which it began)"
     )

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.run.retry import CAUSES
-from engine.agent.limits import Limits
-from engine.agent.retry import (
+from engine.agent.head.limits import Limits
+from engine.agent.head.retry import (
     MOST_BACKOFF_S,
     Again,
     Attempt,
@@ -21,7 +21,7 @@ from engine.agent.retry import (
     next_step,
     replace_addresses,
 )
-from engine.agent.states import Finish, Verdict
+from engine.agent.head.states import Finish
 from engine.contract.events import (
     AttemptStarted,
     Event,
@@ -35,6 +35,7 @@ from engine.contract.events import (
     StartupOver,
     Status,
 )
+from engine.contract.verdict import Verdict
 from engine.nccl_tests import TableParser
 from tests.engine.conftest import make_plan
 from tests.engine.test_any_order import EVENTS
@@ -166,7 +167,7 @@ class Clock:
 
 def test_output_renews_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, recorded = Clock(), list[tuple[str, int]]()
-    monkeypatch.setattr("engine.agent.limits.asyncio.get_running_loop", lambda: clock)
+    monkeypatch.setattr("engine.agent.head.limits.asyncio.get_running_loop", lambda: clock)
 
     def record(event: Event) -> None:
         assert isinstance(event, (StartupOver, OutputStopped))

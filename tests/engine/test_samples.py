@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from engine.agent import handover, piece_file, samples
-from engine.agent.clock import RunClock
-from engine.agent.idle_gpus import GAP_S, IDLE_S, IdleGpus
-from engine.agent.journal_file import JournalReader
-from engine.agent.samples import Samples, newest_path, record_interval
+from engine.agent.journal import rotating_file, run_secrets_file
+from engine.agent.journal.clock import RunClock
+from engine.agent.journal.journal_file import JournalReader
+from engine.agent.metrics import samples
+from engine.agent.metrics.idle_gpus import GAP_S, IDLE_S, IdleGpus
+from engine.agent.metrics.samples import Samples, newest_path, record_interval
 from engine.contract.events import Event, GpusIdle, NodeNotReady, Sample
 from tests.engine.conftest import LocalCluster, make_plan
 from tests.engine.test_event_stream import Pipe
@@ -27,7 +28,7 @@ PLAN = make_plan(nodes=2)
 @pytest.fixture(autouse=True)
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder for /run/gpuctl."""
-    monkeypatch.setattr(handover, "FOLDER", tmp_path / "memory")
+    monkeypatch.setattr(run_secrets_file, "FOLDER", tmp_path / "memory")
     yield tmp_path / "memory"
 
 
@@ -81,7 +82,7 @@ def test_the_last_sample_of_a_node_is_recorded(tmp_path: Path) -> None:
 
 def test_a_record_has_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "BUDGET", 2000)
-    monkeypatch.setattr(piece_file, "SIZE", 4000)
+    monkeypatch.setattr(rotating_file, "SIZE", 4000)
     head = Head(tmp_path)
     asyncio.run(ticks(head, 6 * 3600, memory=[1 << 40, 1 << 41]))
     head.samples.close()

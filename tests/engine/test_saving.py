@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from engine.agent import saving
-from engine.agent import supervisor as supervising
-from engine.agent.supervisor import Supervisor
+from engine.agent.head import save_to_shared
+from engine.agent.head import supervisor as supervising
+from engine.agent.head.supervisor import Supervisor
 from engine.contract.events import RunFinished, RunStarted
 from engine.contract.plan import LaunchPlan
 from engine.journal_copy import recorded_events
@@ -157,9 +157,9 @@ def test_a_node_that_hangs_does_not_keep_the_nodes(
         return await shell("exec sleep 1000")
 
     monkeypatch.setattr(cluster.launcher, "save", hang)
-    monkeypatch.setattr(saving, "SAVE_S", 0.5)
+    monkeypatch.setattr(save_to_shared, "SAVE_S", 0.5)
     end(cluster, saving_plan(tmp_path / "saved", nodes=1))
-    assert (cluster.folder / saving.NOT_SAVED).read_text() == (
+    assert (cluster.folder / save_to_shared.NOT_SAVED).read_text() == (
         "rank 0 (node0): not done within 0.5 s\n"
     )
 
@@ -175,7 +175,7 @@ def test_a_storage_that_takes_nothing_does_not_keep_the_nodes(
 ) -> None:
     (tmp_path / "shared").write_text("not a folder")
     end(cluster, saving_plan(tmp_path / "shared" / "job-000001", nodes=1))
-    assert (cluster.folder / saving.NOT_SAVED).read_text() == (
+    assert (cluster.folder / save_to_shared.NOT_SAVED).read_text() == (
         "rank 0 (node0): rank-0.log: Not a directory (and 4 more)\n"
     )
 

@@ -17,10 +17,15 @@ import pytest
 
 from config.errors import NodeError, RunError
 from engine import following, session
-from engine.agent.budget import AGE_S, USED, mark_used
-from engine.agent.clock import steady
-from engine.agent.handover import HOLDS_S, handover_path, remove_handover, write_handover
-from engine.agent.queue import QUEUE
+from engine.agent.head.queue import QUEUE
+from engine.agent.journal.clock import steady
+from engine.agent.journal.run_folders import AGE_S, USED, mark_used
+from engine.agent.journal.run_secrets_file import (
+    HOLDS_S,
+    handover_path,
+    remove_handover,
+    write_handover,
+)
 from engine.contract.events import (
     Event,
     HeadUnreachable,

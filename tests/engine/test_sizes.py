@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from config.errors import InputError
 from config.run.run_file import RUN_TYPES, Run
-from engine.agent.resizing import plan_on
-from engine.agent.retry import replace_addresses
+from engine.agent.head.resizing import plan_on
+from engine.agent.head.retry import replace_addresses
 from engine.contract.codec import from_json, to_json
 from engine.contract.plan import LaunchPlan
 from engine.launch_plan import launch_plan

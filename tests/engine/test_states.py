@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from engine.agent.decisions import decide
-from engine.agent.nodes import Nodes, NodeState
-from engine.agent.states import Action, Finish, Start, State, Stop
+from engine.agent.head.decisions import decide
+from engine.agent.head.nodes import Nodes, NodeState
+from engine.agent.head.states import Action, Finish, Start, State, Stop
 from engine.contract.events import (
     DurationOver,
     Event,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent import supervising
-from engine.agent import supervisor as supervisors
-from engine.agent.control import JOURNAL
-from engine.agent.locks import create_folder
-from engine.agent.queue import Queue
-from engine.agent.supervising import supervise_run
+from engine.agent.head import supervisor as supervisors
+from engine.agent.head import supervisor_process as supervising
+from engine.agent.head.queue import Queue
+from engine.agent.head.supervisor_process import supervise_run
+from engine.agent.journal.journal_file import JOURNAL
+from engine.agent.journal.locks import create_folder
 from engine.contract.orders import RunOrder
 from tests.engine.conftest import LocalLauncher, make_plan, unpacked_agent
 
@@ -68,7 +68,7 @@ def test_a_run_that_goes_on_keeps_its_nodes_when_its_supervisor_fails(
             raise ZeroDivisionError
 
     monkeypatch.setattr(
-        "engine.agent.attempt.RunningAttempt.execute", lambda _: asyncio.sleep(0, 1 / 0)
+        "engine.agent.head.attempt_runner.RunningAttempt.execute", lambda _: asyncio.sleep(0, 1 / 0)
     )
     with pytest.raises(ZeroDivisionError):
         supervise(folder, Broken(folder, folder / "agent.pyz"), monkeypatch)

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent import attempt, heartbeat, work_order
-from engine.agent import supervisor as supervising
-from engine.agent.budget import USED
-from engine.agent.handover import boot_id
+from engine.agent.head import attempt_runner, work_order
+from engine.agent.head import supervisor as supervising
+from engine.agent.journal.run_folders import USED
+from engine.agent.journal.run_secrets_file import boot_id
+from engine.agent.link import heartbeat
 from engine.contract.codec import from_json, to_json
 from engine.contract.events import (
     NodeExited,
@@ -271,7 +272,7 @@ def test_nodes_stop_when_the_supervisor_is_silent(cluster: LocalCluster) -> None
 def test_a_node_that_does_not_stop_is_given_up_and_named(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempt, "STOP_BOUND_S", 5)
+    monkeypatch.setattr(attempt_runner, "STOP_BOUND_S", 5)
 
     async def hang() -> None:
         running = asyncio.ensure_future(cluster.supervisor(plan).run())

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent import table_files, table_json, table_rows
-from engine.agent.numbers import size_text
-from engine.agent.table_rows import Half, ReadRow, Shape, parse_fragment, parse_row
-from engine.agent.tables import ReadTable, TableReader, nccl_version
+from engine.agent.judge import table_json, table_rows
+from engine.agent.judge.nccl_correctness import size_text
+from engine.agent.judge.table_rows import Half, ReadRow, Shape, parse_fragment, parse_row
+from engine.agent.judge.tables import ReadTable, TableReader, nccl_version
+from engine.agent.node import nccl_json_files
 from tests.engine.test_numbers import COLUMNS, FLAGS, document, row, table
 
 
@@ -223,7 +224,7 @@ def test_a_document_of_more_than_half_a_mebibyte_is_left_to_the_text(tmp_path: P
     for number, size in enumerate((512 * 1024, 512 * 1024 + 1)):
         text = json.dumps({"args": "x" * (size - empty), "env": ["HOME=/root"]})
         (tmp_path / f"nccl-tests-{number}-x_perf.json").write_text(text)
-    ((_, kept),) = table_files.collect(tmp_path)
+    ((_, kept),) = nccl_json_files.collect(tmp_path)
     assert len(kept["args"]) == 512 * 1024 - empty
     assert list(tmp_path.iterdir()) == []
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.agent.findings import Finding
-from engine.agent.judge import Judge
-from engine.agent.states import Verdict
+from engine.agent.judge.findings import Finding
+from engine.agent.judge.output_checks import Judge
 from engine.contract.plan import NetworkPlan
+from engine.contract.verdict import Verdict
 from tests.engine.bare_events import findings, printed
 from tests.engine.bare_plans import bare_node, bare_plan
 

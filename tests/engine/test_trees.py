@@ -15,9 +15,9 @@ import pytest
 
 from config.errors import InputError
 from config.run.sources import folder_sources
-from engine.agent.budget import AGE_S, USED, remove_old_runs
-from engine.agent.clock import steady
-from engine.agent.trees import lay_out
+from engine.agent.journal.clock import steady
+from engine.agent.journal.run_folders import AGE_S, USED, remove_old_runs
+from engine.agent.node.code_store import lay_out
 from engine.bundle import agent_bundle
 from engine.code import Tree, tree_of
 from engine.launch_plan import launch_plan

@@ -9,9 +9,9 @@ from zipfile import ZipFile
 
 import pytest
 
-from engine.agent import supervisor_unit
-from engine.agent.launcher import STOP_GRACE_S, Units
-from engine.agent.masters import master_command
+from engine.agent.head import supervisor_unit
+from engine.agent.link.launcher import STOP_GRACE_S, Units
+from engine.agent.link.ssh_multiplexing import master_command
 
 ASKED = """\
 #!/bin/sh

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.agent.watchdog import RECENT, Clues
+from engine.agent.judge.failure_patterns import RECENT, Clues
 from engine.contract.events import NodeFact
 
 NAMES = ["node0", "node1", "node2"]

@@ -19,8 +19,8 @@ from config.errors import GpuctlError, InputError, InvalidFiles
 from config.loading.load import check, load_run
 from config.run.sources import file_source, folder_sources
 from config.settings import export_state, settings
-from engine.agent.node_facts import error_facts
-from engine.agent.table_files import collect
+from engine.agent.node.nccl_json_files import collect
+from engine.agent.node.node_facts import error_facts
 from engine.code import tree_of
 from engine.secrets import look_up
 from nodes.public_keys import read_public_key

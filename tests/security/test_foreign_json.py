@@ -25,7 +25,7 @@ from config.foreign import Malformed, parse_foreign
 from config.progress import silent
 from config.target import Target
 from engine import outputs, session
-from engine.agent.journal_file import JournalReader
+from engine.agent.journal.journal_file import JournalReader
 from engine.contract.codec import to_json
 from engine.contract.events import EVENTS
 from engine.handed_over import plans_of

@@ -18,9 +18,7 @@ from cli.main import app
 from config.errors import GpuctlError, NodeError, RunError
 from config.target import Target
 from engine import event_budget, kept_results, session
-from engine.agent.control import JOURNAL
-from engine.agent.journal_file import end_of_line
-from engine.agent.main import BUSY
+from engine.agent.journal.journal_file import JOURNAL, end_of_line
 from engine.contract.codec import to_json
 from engine.contract.events import (
     Event,
@@ -28,6 +26,7 @@ from engine.contract.events import (
     Output,
     OutputJudged,
 )
+from engine.contract.exit_status import BUSY
 from engine.event_budget import Bound
 from engine.events import parse_event
 from engine.handed_over import plans_of

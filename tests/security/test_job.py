@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent import handover
-from engine.agent.redaction import Redaction, forms
-from engine.agent.secret_store import take_secrets, write_secrets
+from engine.agent.head.secret_store import take_secrets, write_secrets
+from engine.agent.journal import run_secrets_file
+from engine.agent.journal.redaction import Redaction, forms
 
 TOKEN = "pa ss/w+or'd\"$x\\é!,{}<&>~"
 LINES = tuple(
@@ -166,7 +166,7 @@ def test_no_encoding_in_any_pieces_shows_a_secret(value: str, data: st.DataObjec
 
 
 def test_the_agent_redacts_without_imports_that_slow_its_start() -> None:
-    program = "import sys; import engine.agent.redaction; print('urllib' in sys.modules)"
+    program = "import sys; import engine.agent.journal.redaction; print('urllib' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
@@ -176,9 +176,9 @@ def test_the_agent_redacts_without_imports_that_slow_its_start() -> None:
 SUPERVISOR = """
 import sys
 from pathlib import Path
-from engine.agent import handover
-from engine.agent.secret_store import take_secrets
-handover.FOLDER = Path(sys.argv[1])
+from engine.agent.journal import run_secrets_file
+from engine.agent.head.secret_store import take_secrets
+run_secrets_file.FOLDER = Path(sys.argv[1])
 print(take_secrets(Path("job-1")).decode(), end="")
 """
 
@@ -186,7 +186,7 @@ print(take_secrets(Path("job-1")).decode(), end="")
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder that is /run/gpuctl on a head."""
-    monkeypatch.setattr(handover, "FOLDER", tmp_path / "memory")
+    monkeypatch.setattr(run_secrets_file, "FOLDER", tmp_path / "memory")
     return tmp_path / "memory"
 
 
@@ -239,7 +239,7 @@ def test_secrets_stay_in_their_file_where_nothing_else_keeps_them(
     write_secrets(Path("job-1"), b"{}")
     assert take_secrets(Path("job-1")) == b"{}"
     assert [path.name for path in memory.iterdir()] == ["job-1.secrets"]
-    handover.remove_handover(Path("job-1"))
+    run_secrets_file.remove_handover(Path("job-1"))
     assert list(memory.iterdir()) == []
 
 

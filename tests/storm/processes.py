@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from config.run.run_file import Task
-from engine.agent.control import JOURNAL, call
-from engine.agent.handover import remove_handover, write_handover
+from engine.agent.journal.journal_file import JOURNAL
+from engine.agent.journal.run_secrets_file import remove_handover, write_handover
+from engine.agent.link.control import call
 from engine.contract.codec import to_json
 from engine.launch_plan import launch_plan
 from tests.engine.conftest import make_inventory, unpacked_agent

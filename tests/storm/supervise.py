@@ -12,13 +12,14 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 from pathlib import Path
 
-from engine.agent import attempts, retry
-from engine.agent.control import JOURNAL, serve
-from engine.agent.journal import Journal
-from engine.agent.launcher import HELD
-from engine.agent.resuming import journal_events
-from engine.agent.supervising import answers_of
-from engine.agent.supervisor import Supervisor
+from engine.agent.head import retry, retry_loop
+from engine.agent.head.resuming import journal_events
+from engine.agent.head.supervisor import Supervisor
+from engine.agent.head.supervisor_process import answers_of
+from engine.agent.journal.journal import Journal
+from engine.agent.journal.journal_file import JOURNAL
+from engine.agent.link.control import serve
+from engine.agent.link.launcher import HELD
 from engine.contract.codec import from_json
 from engine.contract.plan import LaunchPlan
 
@@ -130,6 +131,6 @@ async def supervise(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    attempts.LOOK_S = 0.3
+    retry_loop.LOOK_S = 0.3
     retry.MOST_BACKOFF_S = 1
     asyncio.run(supervise(Path(sys.argv[1])))

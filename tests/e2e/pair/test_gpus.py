@@ -29,7 +29,8 @@ GPU = {
 @contextmanager
 def gpus_are_idle_after(gpuctl: Gpuctl, cluster: str, seconds: float) -> Iterator[None]:
     """Runs that begin in the block count GPUs as idle after this time, and not after 10 minutes."""
-    limit = "sed -i 's/^IDLE_S = .*/IDLE_S = {}/' /var/lib/gpuctl/agent-*/engine/agent/idle_gpus.py"
+    file = "/var/lib/gpuctl/agent-*/engine/agent/metrics/idle_gpus.py"
+    limit = f"sed -i 's/^IDLE_S = .*/IDLE_S = {{}}/' {file}"
     on_all = ("--lab", "exec", cluster, "--")
     gpuctl(*on_all, limit.format(seconds))
     try:

@@ -1,0 +1,133 @@
+"""The supervisor's process: its journal, its socket, its launcher, and systemd."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.agent.head.queue import Queue
+from engine.agent.head.queue_wait import Turn
+from engine.agent.head.resuming import journal_events
+from engine.agent.head.supervisor import Supervisor
+from engine.agent.journal.journal import Journal
+from engine.agent.journal.journal_file import JOURNAL
+from engine.agent.journal.run_folders import remove_old_runs
+from engine.agent.journal.run_secrets_file import renew_handover
+from engine.agent.link.control import SOCKET, Answers, serve
+from engine.agent.link.launcher import Units
+from engine.agent.metrics.endpoint import open_endpoint
+from engine.agent.notify.notifier import Notifier
+from engine.contract.orders import RunOrder
+from engine.contract.plan import LaunchPlan
+
+_RENEW_S = 5.0
+
+
+def supervise_run(folder: Path, order: RunOrder, agent: Path) -> None:
+    """Supervise the run to its end; `agent` is the agent's folder or archive."""
+    asyncio.run(_supervise(folder, order, agent))
+
+
+async def _supervise(folder: Path, order: RunOrder, agent: Path) -> None:
+    plan, secrets = order.plan, order.secrets
+    remove_old_runs(folder)
+    journal = Journal(folder / JOURNAL)
+    recorded = journal_events(folder / JOURNAL)
+    ips = tuple(node.private_ip for node in plan.nodes)
+    units = Units(folder, agent, ips, tuple(plan.cluster_ips))
+    queue = Queue(folder.parent)
+    turn = Turn(plan, queue, journal)
+    notifier = Notifier(plan, order.notify_secrets, secrets.values(), journal, agent)
+    journal.on_append = notifier.see
+    supervisor = Supervisor(plan, secrets, journal, units, notifier.replay(recorded))
+    notifier.begin()
+
+    def stop() -> None:
+        supervisor.stop() if turn.is_over else turn.stop()
+
+    def end() -> None:
+        if is_being_restarted(folder):
+            os._exit(0)  # the next supervisor takes the run up
+        supervisor.end() if turn.is_over else turn.stop("the supervisor got SIGTERM")
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
+    server = await serve(folder, journal, answers_of(supervisor, stop))
+    _notify_systemd("READY=1")
+    endpoint = await open_endpoint(agent)
+    renewing = asyncio.ensure_future(_keep_renewing(folder))
+    try:
+        await _run(supervisor, turn, queue, plan)
+        await notifier.end()
+    finally:
+        renewing.cancel()
+        server.close()
+        if endpoint is not None:
+            endpoint.close()
+        (folder / SOCKET).unlink(missing_ok=True)
+        journal.close()
+
+
+async def _run(supervisor: Supervisor, turn: Turn, queue: Queue, plan: LaunchPlan) -> None:
+    """Wait for the nodes, run to the end, and give the nodes back to the queue."""
+    try:
+        if not supervisor.has_left_queue and (supervisor.is_finished or await turn.wait()):
+            if not supervisor.is_finished:
+                await supervisor.run()
+            if plan.on_stop == "destroy" and queue.close_cluster(plan.run_id):
+                await supervisor.power_off_unattended()
+    finally:
+        # Before followers see the end: the next run may begin at once. After an error in a run that
+        # goes on, its nodes stay its own: the next supervisor takes it up.
+        if supervisor.is_finished or turn.was_stopped:
+            queue.leave(plan.run_id)
+
+
+def answers_of(supervisor: Supervisor, stop: Callable[[], None]) -> Answers:
+    """Return what is done for each word that a client may send; `stop` stops the run."""
+    return {
+        "stop": lambda _: stop(),
+        "ack": lambda _: supervisor.acknowledge(),
+        "healed": supervisor.heal,
+    }
+
+
+async def _keep_renewing(folder: Path) -> None:
+    """Keep the sign that the run holds its nodes, should this process be killed."""
+    while True:
+        renew_handover(folder)
+        await asyncio.sleep(_RENEW_S)
+
+
+def is_being_restarted(folder: Path) -> bool:
+    """Return whether systemd stops the supervisor's unit in order to start it again.
+
+    A restart is one job of systemd from the stop on (systemctl(1), list-jobs). In a shutdown the
+    jobs are of the type `stop`.
+    """
+    from engine.agent.head.supervisor_unit import unit_name
+
+    try:
+        jobs = subprocess.run(
+            ["systemctl", "list-jobs", "--no-legend", "--plain"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):  # no systemd, or one that shuts down
+        return False
+    fields = [line.split() for line in jobs.splitlines()]
+    return any(words[1:3] == [unit_name(folder), "restart"] for words in fields)
+
+
+def _notify_systemd(text: str) -> None:
+    """Send one datagram to systemd's notification socket, if any: sd_notify(3)."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
+            connection.sendto(text.encode(), address.replace("@", "\0", 1))

@@ -1,0 +1,42 @@
+"""The first message to a worker: what it needs for its part of the run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.agent.journal.run_secrets_file import LOST_SUPERVISOR_S
+from engine.agent.link.launcher import STOP_GRACE_S
+from engine.contract.orders import HeartbeatAddress, NodeAddress, WorkOrder
+from engine.contract.plan import LaunchPlan
+
+
+def work_order(
+    plan: LaunchPlan,
+    rank: int,
+    secrets: dict[str, str],
+    *,
+    is_waited_for: bool,
+    restarts: int,
+    heartbeats: HeartbeatAddress,
+) -> WorkOrder:
+    """Return the order for the node with this rank; other nodes may wait until its job is ready.
+
+    `restarts` is the number of attempts before this one.
+    """
+    from engine.agent.node.interruption import METADATA  # here, because importing HTTP is slow
+
+    node = plan.nodes[rank]
+    environment = {**node.environment, "GPUCTL_RESTART_COUNT": str(restarts)}
+    return WorkOrder(
+        node=replace(node, environment=environment),
+        nodes=tuple(NodeAddress(node.rank, node.name, node.private_ip) for node in plan.nodes),
+        image=plan.image,
+        code=plan.code,
+        secrets={variable: secrets[name] for variable, name in node.secrets.items()},
+        hidden=tuple(secrets.values()),
+        ready=plan.ready if is_waited_for else None,
+        grace_s=STOP_GRACE_S,
+        lost_supervisor_s=LOST_SUPERVISOR_S,
+        metadata=METADATA if plan.is_spot else None,
+        heartbeats=heartbeats,
+    )

@@ -1,0 +1,111 @@
+"""The run's journal on the head node: JSON lines that are appended (journal_file.py).
+
+A reader's position is a byte offset, so that a client can read on after a pause. Lines are ASCII,
+so bytes and characters are the same count. Where the journal is larger than its budget, the oldest
+output is removed, but no other event.
+
+A full disk does not end a run: space for the important events is reserved from the beginning, and
+the job's output is dropped and counted instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from engine.agent.journal.clock import RunClock
+from engine.agent.journal.journal_file import JournalFile
+from engine.agent.journal.rotating_file import budget_on
+from engine.contract.events import DiskFull, Event, Evidence, Output, change, to_line
+
+if TYPE_CHECKING:
+    import asyncio
+
+Message = dict[str, Any]
+E = TypeVar("E", bound=Event)
+RESERVE = "journal.reserve"
+RESERVED = 4 << 20  # bytes, for the end events of 2,048 nodes and their texts
+NOT_STORED = "the run's output is not stored any more: "
+_BULK = (Output, Evidence)
+
+
+class Journal:
+    """The journal, and its followers, which it wakes for new events."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder = path.parent
+        self.clock = RunClock()
+        """The clock of its events. A supervisor that takes a run up replaces it."""
+        self.dropped = 0
+        """Number of events that the disk had no space for."""
+        self.write_error = ""
+        """The system's error text for them; empty while everything can be written."""
+        self.on_append: Callable[[Event], None] = lambda _: None
+        """A function that gets every event, also one that is not stored."""
+        self._file = JournalFile(path, budget_on(path.parent))
+        self._file.cut()  # a line that a killed supervisor left incomplete
+        self._reserve = self.folder / RESERVE
+        self._followers: set[asyncio.StreamWriter] = set()
+        with contextlib.suppress(OSError):  # the disk is full already: `append` reports it
+            descriptor = os.open(self._reserve, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                os.posix_fallocate(descriptor, 0, RESERVED)
+            finally:
+                os.close(descriptor)
+
+    def append(self, event: E) -> E:
+        """Append the event to the file, wake every follower, and return the event with its time.
+
+        On a full disk, events are dropped and counted in `dropped`, output first.
+        """
+        if not event.time:  # no worker has set it
+            event = change(event, time=self.clock.now())
+        self._store(event)
+        self.on_append(event)
+        return event
+
+    def _store(self, event: Event) -> None:
+        """Append the event to the file, and wake every follower."""
+        if self.write_error and isinstance(event, _BULK):
+            self.dropped += 1
+            return
+        line = to_line(event).encode() + b"\n"
+        try:
+            self._file.append_line(line)
+        except OSError as error:
+            if self.write_error:  # the second failure: the reserve is used up too
+                self.dropped += 1
+                return
+            self._make_room(error)
+            self._store(event)
+        for follower in self._followers:
+            # One unread wake-up is enough: a follower reads to the end of the file.
+            if follower.transport.get_write_buffer_size() == 0:
+                follower.write(b"\n")
+
+    def _make_room(self, error: OSError) -> None:
+        """Free the reserve for the important events, and report the full disk."""
+        self.write_error = os.strerror(error.errno or 0)
+        with contextlib.suppress(OSError):  # it was never created
+            self._reserve.unlink()
+        self.append(DiskFull(rank=0, text=f"{NOT_STORED}{self.write_error}"))
+
+    def add_follower(self, follower: asyncio.StreamWriter) -> None:
+        """Send `follower` a byte whenever there is more to read."""
+        self._followers.add(follower)
+
+    def remove_follower(self, follower: asyncio.StreamWriter) -> None:
+        """Stop waking `follower`."""
+        self._followers.discard(follower)
+
+    def finish(self) -> None:
+        """Wait until its complete pieces are compressed: their files stay as they are then."""
+        self._file.finish()
+
+    def close(self) -> None:
+        """Close the file and free the reserve."""
+        self._file.close()
+        self._reserve.unlink(missing_ok=True)

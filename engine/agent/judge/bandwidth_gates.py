@@ -1,0 +1,96 @@
+"""The gates of a run of nccl-tests, judged on the head: whether cases reach their bandwidths.
+
+engine/gates.py plans them. A gate is judged once, as soon as every repetition of its case has a
+figure; gates that never got one are missed when the job ends by itself.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from engine.agent.judge.table_rows import ReadRow
+from engine.agent.judge.tables import ReadTable
+from engine.contract.plan import Gate, Sweep
+
+STAND_IN = "CPU stand-in: says nothing of a GPU"
+
+
+class GateVerdict(NamedTuple):
+    """The verdict of a gate; `busbw` is in GB/s, None if the size was not measured."""
+
+    passed: bool
+    text: str
+    gate: Gate
+    busbw: float | None
+
+
+class Gates:
+    """The gates of one run; `sweep` has them."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._mark = f"; {STAND_IN}" if sweep.is_stand_in else ""
+        self._open = list(sweep.gates)
+        self._figures: dict[tuple[int, int], float] = {}  # by case and size of a gate
+        self._has_news = False
+
+    def see(self, table: ReadTable) -> None:
+        """Note the figures of a table's rows for the gates of its case."""
+        for gate in self._open:
+            if table.case in gate.cases:
+                figure = _figure(table.rows, gate.size)
+                if figure is not None:
+                    self._figures[table.case, gate.size] = figure
+                    self._has_news = True
+
+    def new_verdicts(self) -> list[GateVerdict]:
+        """Return the verdicts of the gates that have all figures, each once."""
+        if not self._has_news:
+            return []
+        self._has_news = False
+        return self._close([gate for gate in self._open if None not in self._of(gate)])
+
+    def final_verdicts(self) -> list[GateVerdict]:
+        """Return the verdicts of all other gates: those that lack figures are missed."""
+        return self._close(list(self._open))
+
+    def _of(self, gate: Gate) -> list[float | None]:
+        return [self._figures.get((case, gate.size)) for case in gate.cases]
+
+    def _close(self, gates: list[Gate]) -> list[GateVerdict]:
+        self._open = [gate for gate in self._open if gate not in gates]
+        return [self._judge(gate) for gate in gates]
+
+    def _judge(self, gate: Gate) -> GateVerdict:
+        figures = sorted(figure for figure in self._of(gate) if figure is not None)
+        repetitions = len(gate.cases)
+        of = f" (median of {repetitions})" if repetitions > 1 else ""
+        is_whole = len(figures) == repetitions
+        busbw = _median(figures) if is_whole else None
+        passed = busbw is not None and busbw >= gate.busbw
+        measured = f"busbw {busbw:.2f} GB/s{of}" if is_whole else "not measured"
+        text = (
+            f"gate {'reached' if passed else 'missed'}: {gate.title}: {measured},"
+            f" expected >= {gate.busbw:g} GB/s ({gate.source}){self._mark}"
+        )
+        return GateVerdict(passed, text, gate, busbw)
+
+
+def _figure(rows: list[ReadRow], size: int) -> float | None:
+    """Return the bus bandwidth at a size, out-of-place if that was printed.
+
+    A program rounds a size down to whole elements for every rank; the next smaller size is at most
+    half as large.
+    """
+    found = None
+    for row in rows:
+        half = row.out_of_place or row.in_place
+        if size // 2 < row.size <= size and half is not None:
+            found = half.busbw
+    return found
+
+
+def _median(figures: list[float]) -> float:
+    middle = len(figures) // 2
+    if len(figures) % 2:
+        return figures[middle]
+    return (figures[middle - 1] + figures[middle]) / 2

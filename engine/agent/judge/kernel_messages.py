@@ -1,0 +1,101 @@
+"""Messages of the kernel about processes and GPUs: kills for memory, crashes, Xid errors.
+
+Formats: mm/oom_kill.c and mm/memcontrol.c (`oom-kill:…`, `Killed process …`), arch/x86/mm/fault.c
+and arch/x86/kernel/traps.c (`segfault at`, `traps:`) of Linux 5.10 to 6.18, seen on 6.18 on
+2026-11-23; NVIDIA's driver (`NVRM: Xid`), https://docs.nvidia.com/deploy/xid-errors/ (2026-11-23).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from engine.agent.judge.xid import SWITCH, UNKNOWN, XIDS, Xid
+
+GPU_ERRORS = 3  # distinct errors of GPUs to report
+
+_CONSTRAINT = re.compile(r"oom-kill:constraint=(\w+),.*task_memcg=([^,]*),task=.*,pid=(\d+),uid=")
+_KILLED = re.compile(
+    r"(?:Out of memory|Memory cgroup out of memory)[^:]*: Killed process (\d+) \((.*)\)"
+    r" total-vm:\d+kB, anon-rss:(\d+)kB, file-rss:(\d+)kB(?:, shmem-rss:(\d+)kB)?"
+)
+_CRASHED = re.compile(
+    r"(?:traps: )?(.+)\[(\d+)\]:? (segfault|general protection fault|trap [\w ]+?)(?: at \w+)?"
+    r" ip[: ]\w+ sp[: ]\w+ error[: ]\w+(?: in ([^\[]+)\[.*| likely .*)?"
+)
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)(?:, *(.*))?")
+_SWITCH = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)")
+
+
+class Kill(NamedTuple):
+    """A process that the kernel killed for memory: its name, pid, and resident size in bytes.
+
+    `is_limit` means that the limit of its control group `group` was reached, not the machine's.
+    """
+
+    name: str
+    pid: int
+    size: int
+    group: str
+    is_limit: bool
+
+
+class Crash(NamedTuple):
+    """A process that the processor stopped: its name, pid, error, and the file with the code."""
+
+    name: str
+    pid: int
+    error: str
+    where: str
+
+
+class GpuError(NamedTuple):
+    """An error of a GPU or NVSwitch: PCI address, number, and what the table says of it."""
+
+    address: str
+    label: str
+    xid: Xid
+
+
+def kills(lines: Iterable[str]) -> list[Kill]:
+    """Return the processes that the kernel killed for memory, in order."""
+    found = []
+    constraints: dict[int, tuple[str, str]] = {}
+    for line in lines:
+        constraint = _CONSTRAINT.search(line)
+        if constraint:
+            constraints[int(constraint[3])] = (constraint[1], constraint[2])
+        killed = _KILLED.search(line)
+        if killed:
+            pid = int(killed[1])
+            why, group = constraints.get(pid, ("", ""))
+            size = 1024 * sum(int(part or 0) for part in killed.group(3, 4, 5))
+            found.append(Kill(killed[2], pid, size, group, why == "CONSTRAINT_MEMCG"))
+    return found
+
+
+def crashes(lines: Iterable[str]) -> list[Crash]:
+    """Return the processes that crashed, in order."""
+    matches = (_CRASHED.fullmatch(line) for line in lines)
+    return [
+        Crash(match[1], int(match[2]), match[3].removeprefix("trap "), (match[4] or "").strip())
+        for match in matches
+        if match
+    ]
+
+
+def gpu_errors(lines: Iterable[str]) -> list[GpuError]:
+    """Return the distinct errors of GPUs and NVSwitches, the gravest first."""
+    found: dict[tuple[str, str], GpuError] = {}
+    for line in lines:
+        match, switch = _XID.search(line), _SWITCH.search(line)
+        if match:
+            label, xid = f"Xid {match[2]}", XIDS.get(int(match[2]), UNKNOWN)
+            error = GpuError(match[1], label, xid.with_text(match[3] or ""))
+        elif switch:
+            error = GpuError(switch[1], f"SXid {switch[2]}", SWITCH)
+        else:
+            continue
+        found.setdefault((error.address, error.label), error)
+    return sorted(found.values(), key=lambda error: error.xid.gravity)

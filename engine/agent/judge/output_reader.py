@@ -1,0 +1,99 @@
+"""The reader of a run's output: what the supervisor adds to the journal because of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.agent.judge.case_progress import CaseProgress
+from engine.agent.judge.failures import explain
+from engine.agent.judge.output_checks import Judge, judged
+from engine.contract.events import (
+    CaseStarted,
+    Event,
+    FollowedFailure,
+    GateJudged,
+    NetworkSeen,
+    NodeExamined,
+    Output,
+    OutputDropped,
+    OutputJudged,
+    RankStarted,
+    TableWritten,
+    change,
+)
+from engine.contract.plan import LaunchPlan
+from engine.contract.verdict import Verdict
+
+DERIVED = (CaseStarted, NetworkSeen, OutputJudged, GateJudged)
+
+
+class OutputReader:
+    """The judge and the progress of a run.
+
+    After an earlier supervisor, give it every event of the journal (`replay`) before anything else.
+    """
+
+    def __init__(self, plan: LaunchPlan) -> None:
+        self._judge, self._progress = Judge(plan), CaseProgress(plan)
+        self.unrecorded: list[Event] = []
+        """Events that follow from the replayed output and are not in the journal."""
+        self._recorded_at_end = 0
+        self._names = [node.name for node in plan.nodes]
+        self._examined: list[NodeExamined] = []  # nodes at the end of their jobs, as they came
+        self.followed: tuple[FollowedFailure, ...] = ()
+        """The failures after the first, from `end` on."""
+        self._has_all_output = True
+
+    def read(self, event: Event) -> list[Event]:
+        """Return the event as it is recorded, and then those that follow from it, in order.
+
+        Output that it reads is `judged`: the next supervisor does not read the rest.
+        """
+        if isinstance(event, Output):
+            if not self._judge.reads(event):
+                self._skip(event)
+                return [event]
+            event = change(event, judged=True)
+        return [event, *self._follow(event)]
+
+    def _skip(self, event: Output) -> None:
+        self._judge.clues.skip(event.rank, event.text.count("\n") + 1)
+
+    def _follow(self, event: Event) -> list[Event]:
+        """Return the events that follow from this one."""
+        if isinstance(event, Output):
+            case = self._progress.hear(event)
+            return [*([case] if case else []), *self._judge.hear(event)]
+        if isinstance(event, TableWritten):
+            return [*self._judge.read_json(event.rank, event.document, event.case)]
+        if isinstance(event, RankStarted):
+            self._judge.clues.place(event.process, event.rank, event.size)
+        elif isinstance(event, NodeExamined):
+            self._examined.append(event)
+        return []
+
+    def replay(self, event: Event) -> None:
+        """Read an event that an earlier supervisor recorded."""
+        if isinstance(event, Output) and not event.judged:
+            self._skip(event)
+        elif isinstance(event, OutputDropped):  # its findings are in the journal
+            self._has_all_output = False
+        elif not isinstance(event, DERIVED):
+            self.unrecorded += self._follow(event)
+        elif self.unrecorded:
+            del self.unrecorded[0]
+        elif self._has_all_output:
+            self._recorded_at_end += 1
+
+    def end(self, verdict: Verdict) -> tuple[list[Event], Verdict]:
+        """Return the events that follow at the run's end, and the verdict in words."""
+        clues = self._judge.clues
+        examined = [
+            replace(node, facts=(*node.facts, *clues.facts(node.rank))) if node.exit_code else node
+            for node in self._examined
+        ]
+        collective = clues.collective(self._names)
+        verdict, self.followed, others = explain(verdict, self._names, examined, collective)
+        heard, verdict = self._judge.end(verdict)
+        events: list[Event] = [*heard, *judged(others)]
+        return events[self._recorded_at_end :], verdict

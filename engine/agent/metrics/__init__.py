@@ -1,0 +1,4 @@
+"""Samples of GPUs, network and memory: taken on a node, kept and served on the head.
+
+It measures. Nothing here ends a run.
+"""

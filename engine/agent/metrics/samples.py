@@ -1,0 +1,131 @@
+"""The samples of a run's nodes on the head: the newest ones in memory, a thinned record on disk.
+
+The record is next to the journal, with a budget. Samples have counters, so a record that has fewer
+of them loses no byte that a network moved. Nothing of a run depends on samples: a full disk, or one
+that cannot be read, only loses some.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.agent.journal import run_secrets_file
+from engine.agent.journal.clock import RunClock
+from engine.agent.journal.journal import Message
+from engine.agent.journal.rotating_file import PieceFile, budget_on
+from engine.agent.metrics.idle_gpus import IdleGpus
+from engine.contract.events import Event, GpusIdle, Sample
+from engine.contract.plan import LaunchPlan
+
+RECORD = "metrics.jsonl"
+"""The file in a run's folder with the thinned samples."""
+NEWEST = "samples"
+"""The ending of the file with the newest samples: /run/gpuctl/RUN.samples."""
+BUDGET = 64 << 20
+"""Bytes of a record on its disk, compressed, if that is not smaller than the journal's budget."""
+_MOST_S = 60.0
+_LEAST_S = 5.0
+_PART = 100
+_WRITE_S = 1.0
+
+
+def newest_path(folder: Path) -> Path:
+    """Return the path of the newest samples of the run with this folder."""
+    return run_secrets_file.FOLDER / f"{folder.name}.{NEWEST}"
+
+
+def record_interval(age_s: float) -> float:
+    """Return the seconds between two recorded samples of a node in a run of this age.
+
+    A hundredth of the age: a run of 10 minutes has about 100 samples, one of three days 4,500.
+    """
+    return min(_MOST_S, max(_LEAST_S, age_s / _PART))
+
+
+class Samples:
+    """The samples of one run. `folder` is the run's.
+
+    `record` writes an event to the journal: `gpus_idle` when GPUs of a node have become idle.
+    """
+
+    def __init__(self, plan: LaunchPlan, folder: Path, record: Callable[[Event], None]) -> None:
+        self._folder, self._record = folder, record
+        self._run = {key: getattr(plan, key) for key in ("run_id", "name", "cluster")}
+        self._run["nodes"] = [node.name for node in plan.nodes]
+        self._newest: dict[int, list[Message]] = {}
+        self._recorded: dict[int, float] = {}
+        self._began: float | None = None
+        self._idle = IdleGpus()
+        self._file: PieceFile | None = None
+        self._writing: asyncio.TimerHandle | None = None
+
+    def begin(self, plan: LaunchPlan, clock: RunClock) -> None:
+        """Begin an attempt: its ranks may be other nodes than those of the one before.
+
+        Readers compute the ages of samples with the offset of `clock`, which is in the file.
+        """
+        self._run["clock"] = clock.offset
+        self._run["nodes"] = [node.name for node in plan.nodes]
+        self._newest.clear()
+        self._idle = IdleGpus()
+
+    def add(self, rank: int, event: Sample) -> None:
+        """Take a node's sample into account."""
+        sample: Message = {"rank": rank, "time": event.time, **event.counters}
+        self._newest[rank] = [*self._newest.get(rank, [])[-1:], sample]
+        became = self._idle.add(rank, sample)
+        if became:
+            self._write()  # whoever reads the warning finds these GPUs in `gpuctl top`
+            since = min(self._idle.of(rank, sample["time"])[gpu] for gpu in became)
+            seconds = round(sample["time"] - since)
+            self._record(GpusIdle(rank, tuple(became), seconds))
+        self._began = self._began or sample["time"]
+        due = self._recorded.get(rank, 0.0) + record_interval(sample["time"] - self._began)
+        if event.is_last or sample["time"] >= due - _LEAST_S / 2:  # ticks are not exact
+            self._recorded[rank] = sample["time"]
+            self._append(sample)
+        if self._writing is None and not became:
+            self._writing = asyncio.get_running_loop().call_later(_WRITE_S, self._write)
+
+    def close(self) -> None:
+        """Close the record, and remove the newest samples."""
+        self._cancel_writing()
+        with contextlib.suppress(OSError):  # it was never written
+            newest_path(self._folder).unlink()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _cancel_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+
+    def _append(self, sample: Message) -> None:
+        line = json.dumps(sample, separators=(",", ":")).encode() + b"\n"
+        with contextlib.suppress(OSError):  # the disk is full: the run goes on without the sample
+            if self._file is None:
+                path = self._folder / RECORD
+                self._file = PieceFile(path, min(BUDGET, budget_on(self._folder)))
+                self._file.cut()
+            self._file.append(line)
+
+    def _write(self) -> None:
+        """Write the newest samples for those who watch the run (`gpuctl top`, Prometheus)."""
+        self._cancel_writing()
+        idle = {
+            rank: self._idle.of(rank, samples[-1]["time"]) for rank, samples in self._newest.items()
+        }
+        text = json.dumps({**self._run, "samples": self._newest, "idle": idle})
+        path = newest_path(self._folder)
+        part = path.with_name(f"{path.name}.part")
+        with contextlib.suppress(OSError):  # no memory is left for the file: the next one may fit
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+                out.write(text + "\n")
+            part.replace(path)

@@ -1,0 +1,227 @@
+"""The container in which a node runs the processes of a run with an image.
+
+The container isolates files and devices. Network, IPC, processes and control groups are the
+machine's. So a program only has to enter the container's mount namespace. In all other respects it
+is a child of the worker: in the worker's unit, with the worker's limits, and it gets signals.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from engine.contract.plan import ImagePlan
+
+START_S = 50  # less than PREPARE_S in link/workers.py
+
+_DOCKER = Path("/var/run/docker.sock")
+_NVIDIA = Path("/dev/nvidiactl")
+_CDI = (Path("/etc/cdi"), Path("/var/run/cdi"))
+_INFINIBAND = Path("/dev/infiniband")
+
+# The container's first process ends when the pipe has no writer any more: when the worker closes it
+# or has died. It opens the pipe for both directions first, so that it does not wait for the worker
+# and still notices its end.
+_HOLD = 'exec 3<>"$0" 4<"$0" 3>&-; read -r _ <&4'
+
+# $1 is a descriptor with the job's environment: the machine's nsenter must run without the job's
+# libraries. $2 is the descriptor of the namespace.
+_ENTER = """\
+while IFS= read -r -d '' gpuctl_pair; do export "$gpuctl_pair"; done <&"$1" 2>/dev/null
+unset gpuctl_pair
+eval "exec $1<&- $2<&-"
+cd -- "${GPUCTL_WORKDIR:-${GPUCTL_IMAGE_FOLDER:-$HOME}}" 2>/dev/null || cd /
+shift 2
+exec "$@"
+"""
+
+_NSENTER = "/usr/bin/nsenter"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_SYSTEM = (
+    "bin", "boot", "dev", "efi", "etc", "lib", "lib64", "proc", "run", "sbin", "snap", "sys", "tmp",
+    "usr", "var",
+)  # fmt: skip
+"""Folders below the root whose mounts belong to the system."""
+
+
+CHOOSE_RUNTIME = f"""\
+runtime=podman
+if [ -e {_DOCKER} ]; then runtime=docker; fi
+"""
+"""The same choice as `runtime` for scripts that run without the agent."""
+
+
+def runtime() -> str:
+    """Return docker if its daemon runs, else podman."""
+    return "docker" if _DOCKER.exists() else "podman"
+
+
+class Container:
+    """A container of `image` on this machine; `folder` is the run's."""
+
+    def __init__(self, image: ImagePlan, folder: Path, rank: int) -> None:
+        self._image, self._folder = image, folder
+        self._name = f"gpuctl-{folder.name}-{rank}"
+        self._pipe = folder / f"container-{rank}"
+        self._descriptors: list[int] = []
+        self._namespace = -1
+        self._environment = {"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8"}
+
+    def prepare(self) -> None:
+        """Start the container, which ends with this process at the latest.
+
+        The image must be on this machine. Raises OSError with the runtime's reason on failure.
+        """
+        self._pipe.unlink(missing_ok=True)
+        os.mkfifo(self._pipe, 0o600)
+        self._descriptors.append(os.open(self._pipe, os.O_RDWR))
+        self._call("run", *self._options(), self._image.id, "-c", _HOLD, str(self._pipe))
+        answer = self._call("inspect", "--format={{.State.Pid}} {{json .Config.Env}}", self._name)
+        first, _, pairs = answer.partition(" ")
+        if first == "0":
+            raise OSError(f"container {self._name} ended as soon as it was started")
+        self._namespace = os.open(f"/proc/{first}/ns/mnt", os.O_RDONLY)
+        self._descriptors.append(self._namespace)
+        for name, _, value in (pair.partition("=") for pair in json.loads(pairs) or ()):
+            self._environment[name] = value
+        self._environment |= self._image_environment()
+
+    def environment(self) -> dict[str, str]:
+        """Return the image's environment, with variables that point launchers to gpuctl's agent.
+
+        It is not from a login shell: Debian's /etc/profile would override the image's PATH.
+        """
+        agent = str(self._folder / "bin" / "ssh")
+        return {
+            **self._environment,
+            "OMPI_MCA_plm_rsh_agent": agent,
+            "PRTE_MCA_plm_ssh_agent": agent,
+            "HYDRA_LAUNCHER": "ssh",
+            "HYDRA_LAUNCHER_EXEC": agent,
+            "I_MPI_HYDRA_BOOTSTRAP": "ssh",
+            "I_MPI_HYDRA_BOOTSTRAP_EXEC": agent,
+        }
+
+    def spawn(
+        self, argv: list[str], environment: dict[str, str], **streams: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start the program as a child of the worker, with the container's files and devices."""
+        given = os.memfd_create("environment")
+        try:
+            with os.fdopen(given, "wb", closefd=False) as file:
+                for name, value in environment.items():
+                    file.write(os.fsencode(f"{name}={value}") + b"\0")
+            os.lseek(given, 0, os.SEEK_SET)
+            loader = ["bash", "-c", _ENTER, "bash", str(given), str(self._namespace)]
+            return subprocess.Popen(
+                [_NSENTER, f"--mount=/proc/self/fd/{self._namespace}", *loader, *argv],
+                env={"PATH": f"{environment.get('PATH', '')}:{_PATH}"},
+                start_new_session=True,
+                pass_fds=(given, self._namespace),
+                **streams,
+            )
+        finally:
+            os.close(given)
+
+    def end(self) -> None:
+        """Remove the container with its files; keep the image."""
+        if self._descriptors:
+            # If this fails, the container still ends once the pipe is closed.
+            with contextlib.suppress(OSError):
+                self._call("rm", "--force", self._name)
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors.clear()
+        self._pipe.unlink(missing_ok=True)
+
+    def _options(self) -> list[str]:
+        """Return the options of `run`: always as root, and without the image's entrypoint."""
+        options = ["--detach", "--rm", "--pull=never", "--stop-signal=KILL", f"--name={self._name}"]
+        options += ["--no-healthcheck", "--user=0:0", "--entrypoint=bash"]
+        options += ["--network=host", "--ipc=host", "--pid=host"]
+        if _NVIDIA.exists() or any(_describes_gpus(folder) for folder in _CDI):
+            by_name = runtime() == "docker"
+            options.append("--gpus=all" if by_name else "--device=nvidia.com/gpu=all")
+        if _INFINIBAND.exists():
+            options.append(f"--device={_INFINIBAND}")
+        for path in (str(self._folder), *data_folders(Path("/proc/self/mounts").read_bytes())):
+            options.append(f"--volume={path}:{path}")
+        if self._image.privileged:
+            options.append("--privileged")
+        return [*options, *(f"--volume={volume}" for volume in self._volumes())]
+
+    def _volumes(self) -> tuple[str, ...]:
+        """Return the run's own volumes; make the folders that the node lacks: podman does not."""
+        volumes = self._image.volumes
+        for volume in volumes:
+            Path(volume.partition(":")[0]).mkdir(parents=True, exist_ok=True)
+        return volumes
+
+    def _image_environment(self) -> dict[str, str]:
+        """Return variables with the image's folder, and with what it would start, as bash."""
+        answer = self._call("image", "inspect", "--format={{json .Config}}", self._image.id)
+        config = json.loads(answer)
+        return {
+            # Builders write `/` for an image without a folder.
+            "GPUCTL_IMAGE_FOLDER": (config.get("WorkingDir") or "").rstrip("/"),
+            "GPUCTL_IMAGE_ENTRYPOINT": shlex.join(config.get("Entrypoint") or ()),
+            "GPUCTL_IMAGE_COMMAND": shlex.join(config.get("Cmd") or ()),
+        }
+
+    def _call(self, *arguments: str) -> str:
+        """Run a command of the runtime; return its output, or raise OSError with its last line."""
+        # With INVOCATION_ID podman leaves its monitor in the service; the end of the worker's unit
+        # would then kill the monitor before it has removed the container.
+        environment = {k: v for k, v in os.environ.items() if k != "INVOCATION_ID"}
+        program = runtime()
+        try:
+            done = subprocess.run(
+                [program, *arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                env=environment,
+                timeout=START_S,
+                check=False,
+            )
+        except FileNotFoundError:
+            raise OSError("neither docker nor podman is installed") from None
+        except subprocess.TimeoutExpired:
+            message = f"`{program} {arguments[0]}` did not end within {START_S} s"
+            raise OSError(message) from None
+        if done.returncode != 0:
+            reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
+            raise OSError(f"`{program} {arguments[0]}` failed: {reason}")
+        return done.stdout.strip()
+
+
+def data_folders(mounts: bytes) -> list[str]:
+    """Return the mount points of shared and scratch folders, from the text of /proc/self/mounts.
+
+    These are all mount points except the root and those below the system's folders.
+    """
+    found = set()
+    for line in mounts.splitlines():
+        octal = re.compile(rb"\\([0-7]{3})")  # proc(5) writes a space as \040
+        path = os.fsdecode(octal.sub(lambda match: bytes([int(match[1], 8)]), line.split()[1]))
+        top = path.split("/")[1]
+        if top and top not in _SYSTEM and ":" not in path:  # --volume cannot have a colon in a path
+            found.add(path)
+    return sorted(found)
+
+
+def _describes_gpus(folder: Path) -> bool:
+    """Return whether a file of CDI in the folder names NVIDIA's GPUs."""
+    with contextlib.suppress(OSError):  # an unreadable file counts as one without GPUs
+        return any(
+            stat.S_ISREG(file.stat().st_mode) and "nvidia.com/gpu" in file.read_text()
+            for file in folder.iterdir()
+        )
+    return False

@@ -1,0 +1,88 @@
+"""The readiness probe of a job: a port that listens, a command that exits with 0."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.agent.link.event_stream import EventStream
+from engine.agent.node.host import Place
+from engine.contract.events import NodeNotReady, NodeReady
+from engine.contract.plan import ReadyPlan
+
+_PORT_S = 0.25  # between checks of a port
+_COMMAND_S = 1.0  # between runs of a command
+_LISTEN = "0A"  # st column of /proc/net/tcp: TCP_LISTEN (linux/include/net/tcp_states.h)
+
+
+class Probe:
+    """A readiness probe of the node `rank`. The command runs in `place`, with `environment`."""
+
+    def __init__(
+        self,
+        ready: ReadyPlan,
+        rank: int,
+        place: Place,
+        environment: dict[str, str],
+        is_running: Callable[[], bool],
+    ) -> None:
+        self._port, self._command, self._timeout_s = ready.port, ready.command, ready.timeout_s
+        self._rank, self._place, self._environment = rank, place, environment
+        self._is_running = is_running
+
+    def run(self, report: EventStream) -> None:
+        """Send NodeReady, or NodeNotReady after the time limit; neither if the job ends first."""
+        deadline = time.monotonic() + self._timeout_s
+        while self._is_running():
+            missing = self._missing(deadline)
+            if not missing:
+                report.send(NodeReady(self._rank))
+                return
+            if time.monotonic() >= deadline:
+                report.send(NodeNotReady(self._rank, f"{missing} after {self._timeout_s} s"))
+                return
+            time.sleep(_PORT_S if self._command is None else _COMMAND_S)
+
+    def _missing(self, deadline: float) -> str:
+        """Return the condition that is not true yet; empty if the job is ready."""
+        if self._port is not None and not is_listening(self._port):
+            return f"port {self._port} is not listening"
+        if self._command is not None:
+            try:
+                if not self._succeeds(self._command, deadline):
+                    return f"`{self._command}` does not exit 0"
+            except OSError as error:  # memory is short, or the job removed its folder
+                return f"`{self._command}` cannot be started: {error.strerror}"
+        return ""
+
+    def _succeeds(self, command: str, deadline: float) -> bool:
+        process = self._place.spawn(
+            ["bash", "-c", command],
+            self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            return process.wait(timeout=max(1.0, deadline - time.monotonic())) == 0
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return False
+
+
+def is_listening(port: int) -> bool:
+    """Return whether a process listens on the TCP port, on any address of this machine."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        path = Path(table)
+        if not path.exists():
+            continue
+        for line in path.read_text().splitlines()[1:]:
+            local, _, state = line.split()[1:4]
+            if state == _LISTEN and int(local.rpartition(":")[2], 16) == port:
+                return True
+    return False
