@@ -18,8 +18,9 @@ from cli.terminal import elapsed, money
 from engine import charts
 from engine.bisect.report import WORDS, Bisect, failure_lines, verdict_lines
 from engine.bisect.verdict import node_speeds
+from engine.contract.table import Timing
 from engine.measurements import HALVES
-from engine.nccl_tests import Table, Timing
+from engine.nccl_tests import Table
 from engine.report import Report, bisects_in, reference_gbs
 
 _CSS = Path(__file__).with_name("report.css")

@@ -7,8 +7,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cli.output import Output
+    from engine.contract.table import Timing
     from engine.history import KeptFinding
-    from engine.nccl_tests import Facts, Table, Timing
+    from engine.nccl_tests import Facts, Table
 
 
 def table_lines(table: "Table", node: str, out: "Output") -> list[str]:

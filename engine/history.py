@@ -1,6 +1,7 @@
 """The history of runs and their results, in SQLite; it outlives their clusters."""
 
 import contextlib
+import dataclasses
 import errno
 import json
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from pydantic import AwareDatetime, ValidationError
+from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from config.bounds import Dollars, ExitCode, Rank, Whole
 from config.errors import InputError, RunError, StateError
@@ -23,9 +24,10 @@ from config.models import Value
 from engine.contract.codec import to_json
 from engine.contract.events import FollowedFailure, RunQueued
 from engine.contract.plan import LaunchPlan
+from engine.contract.table import Row, Timing
 from engine.history_schema import SCHEMA_VERSION, STEPS
 from engine.known_run import KnownRun
-from engine.nccl_tests import Facts, Row, Table, Timing
+from engine.nccl_tests import Facts, Table
 from engine.result import RunResult
 from engine.setting import Setting
 
@@ -398,12 +400,17 @@ def _refusal(database: Path) -> StateError | None:
     return None if writable else disk_error(database, denied)
 
 
+_TIMING = TypeAdapter(Timing)
+_ROW = TypeAdapter(Row)
+_ROW_FIELDS = tuple(field.name for field in dataclasses.fields(Row))
+
+
 def _text(half: Timing | None) -> str | None:
-    return None if half is None else half.model_dump_json(exclude_defaults=True)
+    return None if half is None else _TIMING.dump_json(half, exclude_defaults=True).decode()
 
 
 def _row(row: sqlite3.Row) -> Row:
-    fields = {name: row[name] for name in Row.model_fields}
+    fields = {name: row[name] for name in _ROW_FIELDS}
     for half in ("out_of_place", "in_place"):
         fields[half] = None if row[half] is None else json.loads(row[half])
-    return Row.model_validate(fields)
+    return _ROW.validate_python(fields)

@@ -5,7 +5,8 @@ from statistics import median
 from typing import Literal
 
 from config.models import Value
-from engine.nccl_tests import Facts, Row, Table, Timing
+from engine.contract.table import Row, Timing
+from engine.nccl_tests import Facts, Table
 
 Half = Literal["out-of-place", "in-place"]
 HALVES: tuple[Half, ...] = ("out-of-place", "in-place")

@@ -3,14 +3,12 @@
 engine/agent/judge/tables.py reads the lines: client and supervisor use the same reader.
 """
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 
 from pydantic import Field
 
 from config.models import Value
 from engine.agent.judge.table_json import merge, read
-from engine.agent.judge.table_rows import ReadRow
 from engine.agent.judge.tables import ReadTable, TableReader
 from engine.contract.events import (
     AttemptStarted,
@@ -22,51 +20,8 @@ from engine.contract.events import (
     TableWritten,
 )
 from engine.contract.plan import Case
+from engine.contract.table import Row, TableRank
 from engine.lines import Line, WholeLines
-
-
-class Timing(Value):
-    """One half of a row: time in microseconds, bandwidths in GB/s.
-
-    `wrong` is the number of wrong values; None if they were not checked or not counted: older
-    versions print the largest difference instead (`error`). `iterations` is what `-I 1` adds
-    (shortest, longest, 99th percentile in microseconds, spread in percent).
-    """
-
-    time_us: float
-    algbw: float
-    busbw: float
-    wrong: int | None
-    error: float | None = None
-    iterations: tuple[float, ...] = ()
-
-
-class Row(Value):
-    """A row: `size` in bytes, `count` in elements; a half that was not printed is None.
-
-    `redop` and `root` are None if the table has no such column; `at` is the time that `-S` adds.
-    """
-
-    size: int
-    count: int
-    dtype: str
-    redop: str | None
-    root: int | None
-    out_of_place: Timing | None
-    in_place: Timing | None
-    at: str = ""
-
-
-class TestedRank(Value):
-    """A rank of a table: its host, and the PCI address of its device."""
-
-    rank: int
-    group: int = 0
-    pid: int
-    host: str
-    device: int
-    pci: str
-    name: str
 
 
 class GateVerdict(Value):
@@ -96,7 +51,7 @@ class Facts(Value):
     plugin: str = ""
     driver: str = ""
     flags: dict[str, int] = Field(default={})
-    ranks: tuple[TestedRank, ...] = ()
+    ranks: tuple[TableRank, ...] = ()
     is_checked: bool = True
     out_of_bounds: int | None = None
     average_busbw: float | None = None
@@ -166,7 +121,7 @@ class TableParser:
         facts = _facts(table).model_copy(
             update={"case": self._cases.get(table.case), "gates": self._gates.get(table.case, ())}
         )
-        return Table(facts=facts, rows=tuple(map(_row, table.rows[first:])))
+        return Table(facts=facts, rows=tuple(table.rows[first:]))
 
     def _read(self, lines: tuple[Line, ...]) -> tuple[int, ...]:
         changed = [
@@ -203,7 +158,7 @@ def _facts(table: ReadTable) -> Facts:
         plugin=table.plugin,
         driver=table.driver,
         flags=table.flags,
-        ranks=tuple(TestedRank(**asdict(rank)) for rank in table.ranks),
+        ranks=tuple(table.ranks),
         is_checked=table.is_checked,
         out_of_bounds=table.out_of_bounds,
         average_busbw=table.average_busbw,
@@ -212,9 +167,3 @@ def _facts(table: ReadTable) -> Facts:
         from_json=table.has_json,
         begun=datetime.fromtimestamp(table.begun, UTC) if table.begun else None,
     )
-
-
-def _row(row: ReadRow) -> Row:
-    fields = asdict(row)
-    del fields["is_joined"]
-    return Row.model_validate(fields)

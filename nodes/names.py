@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from config.number_ranges import fold_numbers
+
 if TYPE_CHECKING:
     from config.errors import InputError
 
@@ -28,22 +30,15 @@ def fold(names: Iterable[str]) -> str:
             plain.append(name)
         else:
             numbers.setdefault(match[1], []).append(int(match[2]))
-    folded = [_fold_numbers(prefix, sorted(found)) for prefix, found in numbers.items()]
+    folded = [_fold(prefix, sorted(found)) for prefix, found in numbers.items()]
     return ",".join(sorted(folded + plain))
 
 
-def _fold_numbers(prefix: str, numbers: list[int]) -> str:
+def _fold(prefix: str, numbers: list[int]) -> str:
     """Return `node[0-3,5]`, or `node5` for one number."""
     if len(numbers) == 1:
         return f"{prefix}{numbers[0]}"
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    inside = ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in ranges)
-    return f"{prefix}[{inside}]"
+    return f"{prefix}[{fold_numbers(numbers, ',')}]"
 
 
 def expand(text: str) -> tuple[str, ...]:

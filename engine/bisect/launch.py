@@ -6,11 +6,11 @@ step is over: tables that run side by side stay apart.
 
 from config.run.launchers import OPEN_MPI_AGENT
 from config.run.run_file import Role, Task
-from engine.agent.judge.table_rows import ReadRow
 from engine.agent.judge.tables import ReadTable, TableReader
 from engine.bisect.rounds import LIMIT_S, Round, Trial
 from engine.bisect.verdict import Measurement
 from engine.contract.events import Event, Output, RunFinished
+from engine.contract.table import Row
 from engine.lines import Line, WholeLines
 from engine.modes.mpirun import FIND_OPEN_MPI
 from engine.modes.nccl_tests import FIND_PROGRAM
@@ -133,7 +133,7 @@ class RoundReader:
         return Measurement(trial=trial, gbps=0.0, error=error or f"exit code {status}")
 
 
-def _bus_bandwidth(table: ReadTable, row: ReadRow, trial: Trial) -> float:
+def _bus_bandwidth(table: ReadTable, row: Row, trial: Trial) -> float:
     """Return the row's bus bandwidth in GB/s, of its better half.
 
     It is computed from the time, because nccl-tests prints two decimals (doc/PERFORMANCE.md of

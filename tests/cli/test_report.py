@@ -16,7 +16,7 @@ from cli import report_page
 from cli.report import _picture as picture_of
 from cli.report import _write as write
 from config.errors import InputError
-from engine import charts, nccl_tests
+from engine import charts
 from engine.bisect.report import Bisect, verdict_line
 from engine.bisect.report import keep as write_bisect
 from engine.bisect.rounds import Trial
@@ -30,9 +30,10 @@ from engine.contract.events import (
     RunStarted,
     to_line,
 )
+from engine.contract.table import Row, TableRank, Timing
 from engine.history import History, KeptFinding, RunRecord
 from engine.journal_copy import JournalCopy
-from engine.nccl_tests import Facts, Row, Table, Timing
+from engine.nccl_tests import Facts, Table
 from engine.report import Report, pairs_in
 from engine.setting import Setting
 from engine.timeline import Timeline
@@ -44,9 +45,9 @@ from tests.engine.test_history import result
 EVIL = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>"
 
 
-def ranks(*hosts: str) -> tuple[nccl_tests.TestedRank, ...]:
+def ranks(*hosts: str) -> tuple[TableRank, ...]:
     return tuple(
-        nccl_tests.TestedRank(rank=rank, pid=1, host=host, device=0, pci="", name="H100")
+        TableRank(group=0, rank=rank, pid=1, host=host, device=0, pci="", name="H100")
         for rank, host in enumerate(hosts)
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 G = "https://github.com/"
-Half = tuple[float, float, float, int | float | None]
+Timing = tuple[float, float, float, int | float | None]
 """Time in us, algbw, busbw in GB/s; wrong values, or a largest difference, or None for N/A."""
 
 
@@ -18,8 +18,8 @@ class Line:
 
     size: int
     count: int
-    out: Half
-    into: Half
+    out: Timing
+    into: Timing
     redop: str | None = "sum"
     root: int | None = -1
     dtype: str = "float"
@@ -60,7 +60,7 @@ class PublicTable:
             yield f"# Out of bounds values : {self.footer}"
             yield "# Avg bus bandwidth    : 1 "
 
-    def _half(self, half: Half) -> str:
+    def _half(self, half: Timing) -> str:
         time_us, algbw, busbw, wrong = half
         decimals = 0 if time_us >= 10000 else 1 if time_us >= 100 else 2
         if wrong is None:

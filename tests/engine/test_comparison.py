@@ -1,12 +1,15 @@
 """Two runs compared: what counts as the same test, as a change, and as noise."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from engine import nccl_tests
 from engine.comparison import Difference, compare
 from engine.contract.plan import Case
+from engine.contract.table import Row, TableRank, Timing
 from engine.measurements import measurements
-from engine.nccl_tests import Facts, Row, Table, Timing
+from engine.nccl_tests import Facts, Table
 
 
 def table(*times: float, in_place: float | None = None, **facts: object) -> Table:
@@ -70,7 +73,7 @@ def test_cases_that_differ_in_their_variables_are_no_repeats() -> None:
 
 def test_repeats_are_tables_of_the_same_test() -> None:
     ranks = tuple(
-        nccl_tests.TestedRank(rank=rank, pid=1, host=f"ip-{rank}", device=0, pci="", name="H100")
+        TableRank(group=0, rank=rank, pid=1, host=f"ip-{rank}", device=0, pci="", name="H100")
         for rank in (0, 1)
     )
     runs = [table(10, in_place=20), table(12), table(30, ranks=ranks), table(40, rank=1)]
@@ -89,7 +92,7 @@ def test_repeats_are_tables_of_the_same_test() -> None:
 def test_the_same_number_of_ranks_on_other_hosts_is_another_test() -> None:
     def on(*hosts: str) -> Table:
         return table(10, ranks=tuple(
-            nccl_tests.TestedRank(rank=rank, pid=1, host=host, device=0, pci="", name="H100")
+            TableRank(group=0, rank=rank, pid=1, host=host, device=0, pci="", name="H100")
             for rank, host in enumerate(hosts)
         ))  # fmt: skip
 
@@ -114,9 +117,9 @@ def test_what_only_one_run_has_is_counted_and_other_versions_are_named() -> None
 @pytest.mark.parametrize(
     "row", [{"out_of_place": Timing(time_us=0, algbw=0, busbw=0, wrong=0)}, {"size": 0}]
 )
-def test_no_time_and_no_data_are_no_measurements(row: dict[str, object]) -> None:
+def test_no_time_and_no_data_are_no_measurements(row: dict[str, Any]) -> None:
     whole = table(10)
-    empty = whole.model_copy(update={"rows": (whole.rows[0].model_copy(update=row),)})
+    empty = whole.model_copy(update={"rows": (replace(whole.rows[0], **row),)})
     assert compare([empty], [empty]).changes == ()
     assert compare([whole], [whole]).marked("same") == 1
 
@@ -124,7 +127,7 @@ def test_no_time_and_no_data_are_no_measurements(row: dict[str, object]) -> None
 def test_every_fact_that_differs_is_named_once() -> None:
     def run(number: int) -> list[Table]:
         ranks = tuple(
-            nccl_tests.TestedRank(rank=rank, pid=1, host="ip", device=0, pci="", name="H100")
+            TableRank(group=0, rank=rank, pid=1, host="ip", device=0, pci="", name="H100")
             for rank in range(number)
         )
         facts = {name: f"{number}.0" for name in ("nccl_tests", "nccl", "plugin", "driver")}
@@ -173,10 +176,10 @@ def test_a_change_has_the_figures_of_both_runs() -> None:
     ],
 )
 def test_a_series_has_all_that_makes_a_test_another(
-    row: dict[str, object], facts: dict[str, object], title: str
+    row: dict[str, Any], facts: dict[str, object], title: str
 ) -> None:
     whole = table(10, **facts)  # type: ignore[arg-type]
-    other = whole.model_copy(update={"rows": (whole.rows[0].model_copy(update=row),)})
+    other = whole.model_copy(update={"rows": (replace(whole.rows[0], **row),)})
     (series,) = measurements([other])
     assert series.title == title
 
@@ -186,7 +189,7 @@ def test_wrong_values_of_the_worst_repeat_count() -> None:
         rows = []
         for count in wrong:
             half = Timing(time_us=0.5, algbw=1, busbw=1, wrong=count)
-            rows.append(table(1).rows[0].model_copy(update={"out_of_place": half}))
+            rows.append(replace(table(1).rows[0], out_of_place=half))
         tables = [table().model_copy(update={"rows": tuple(rows)})]
         (points,) = measurements(tables).values()
         return points[1024, "out-of-place"].wrong

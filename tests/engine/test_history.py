@@ -20,11 +20,12 @@ from engine.contract.events import (
     to_line,
 )
 from engine.contract.plan import Case
+from engine.contract.table import Row, Timing
 from engine.history import History, KeptFinding
 from engine.history_schema import KEPT, RESULTS, RUNS
 from engine.journal_copy import JournalCopy, recorded_events
 from engine.kept_results import KeptResults
-from engine.nccl_tests import Facts, GateVerdict, Row, Table, Timing
+from engine.nccl_tests import Facts, GateVerdict, Table
 from engine.result import RunResult
 from tests.engine.conftest import make_plan
 

@@ -30,7 +30,10 @@ VERMIN = str(Path(sys.executable).with_name("vermin"))
 SOURCES = [
     *sorted(Path(engine.agent.__file__).parent.rglob("*.py")),
     *sorted(Path(engine.contract.__file__).parent.glob("*.py")),
-    *(Path(config.__file__).with_name(name) for name in ("bounds.py", "identifiers.py")),
+    *(
+        Path(config.__file__).with_name(name)
+        for name in ("bounds.py", "identifiers.py", "number_ranges.py")
+    ),
 ]
 
 

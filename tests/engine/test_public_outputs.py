@@ -6,9 +6,9 @@ import pytest
 
 from engine.agent.judge.nccl_correctness import Numbers
 from engine.agent.judge.rdma_check import Proof
-from engine.agent.judge.table_rows import Half
 from engine.agent.judge.tables import TableReader
 from engine.contract.plan import LaunchPlan, NetworkPlan
+from engine.contract.table import Timing
 from tests.engine.bare_plans import bare_node, bare_plan
 from tests.engine.public_logs import LOGS, PublicLog
 from tests.engine.public_tables import TABLES, PublicTable
@@ -20,7 +20,7 @@ def plan(**network: Any) -> LaunchPlan:
     return bare_plan([NODE], NetworkPlan(**network))
 
 
-def _figures(half: Half | None) -> tuple[float, float, float, float | None]:
+def _figures(half: Timing | None) -> tuple[float, float, float, float | None]:
     assert half is not None
     last = half.wrong if half.error is None else half.error
     return (half.time_us, half.algbw, half.busbw, last)

@@ -1,16 +1,16 @@
 """Where readings of nccl-tests' tables end: numbers, versions, sizes, halves, JSON beside text."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine.agent.judge import table_json, table_rows
 from engine.agent.judge.nccl_correctness import size_text
-from engine.agent.judge.table_rows import Half, ReadRow, Shape, parse_fragment, parse_row
+from engine.agent.judge.table_rows import Shape, parse_fragment, parse_row
 from engine.agent.judge.tables import ReadTable, TableReader, nccl_version
 from engine.agent.node import nccl_json_files
+from engine.contract.table import Row, Timing
 from tests.engine.test_numbers import COLUMNS, FLAGS, document, row, table
 
 
@@ -59,22 +59,22 @@ def test_sizes_that_a_header_announces(flags: dict[str, int], sizes: list[int] |
 
 HEAD = "  16   4   float   sum   -1"
 WRONG = Shape(counts_wrong=True)
-GOOD = Half(9, 2, 3, 0), Half(8, 2, 4, 0)
+GOOD = Timing(9, 2, 3, 0), Timing(8, 2, 4, 0)
 
 
 @pytest.mark.parametrize(
     ("text", "shape", "halves"),
     [
-        (f"{HEAD} 9 2 3 1 8 2 4 0", WRONG, (Half(9, 2, 3, 1), Half(8, 2, 4, 0))),
-        (f"{HEAD} 9 2 3 N/A 8 2 4 N/A", WRONG, (Half(9, 2, 3, None), Half(8, 2, 4, None))),
+        (f"{HEAD} 9 2 3 1 8 2 4 0", WRONG, (Timing(9, 2, 3, 1), Timing(8, 2, 4, 0))),
+        (f"{HEAD} 9 2 3 N/A 8 2 4 N/A", WRONG, (Timing(9, 2, 3, None), Timing(8, 2, 4, None))),
         (f"{HEAD} 9 2 3 1 8 2 4 0", Shape(counts_wrong=False),
-         (Half(9, 2, 3, None, 1), Half(8, 2, 4, None, 0))),
-        (f"{HEAD} 9 2 3 1e-5 8 2 4 0", Shape(), (Half(9, 2, 3, None, 1e-5), Half(8, 2, 4, 0))),
-        (f"{HEAD} 9 2 3 1e+00 8 2 4 1", Shape(), (Half(9, 2, 3, None, 1), Half(8, 2, 4, 1))),
+         (Timing(9, 2, 3, None, 1), Timing(8, 2, 4, None, 0))),
+        (f"{HEAD} 9 2 3 1e-5 8 2 4 0", Shape(), (Timing(9, 2, 3, None, 1e-5), Timing(8, 2, 4, 0))),
+        (f"{HEAD} 9 2 3 1e+00 8 2 4 1", Shape(), (Timing(9, 2, 3, None, 1), Timing(8, 2, 4, 1))),
         (f"{HEAD} 9 2 3 9e+05 8 2 4 1e+06", Shape(),
-         (Half(9, 2, 3, None, 900000), Half(8, 2, 4, 1000000))),
+         (Timing(9, 2, 3, None, 900000), Timing(8, 2, 4, 1000000))),
         # One half alone, behind blanks in the place of the other.
-        (f"{HEAD}{' ' * 34}8 2 4 5", WRONG, (None, Half(8, 2, 4, 5))),
+        (f"{HEAD}{' ' * 34}8 2 4 5", WRONG, (None, Timing(8, 2, 4, 5))),
         (f"{HEAD} 8 2 4 5", WRONG, None),
         # No number of wrong values.
         (f"{HEAD} 9 2 3 -1 8 2 4 0", WRONG, None),
@@ -90,7 +90,7 @@ GOOD = Half(9, 2, 3, 0), Half(8, 2, 4, 0)
     ],
 )  # fmt: skip
 def test_halves_of_a_row(
-    text: str, shape: Shape, halves: tuple[Half | None, Half | None] | None
+    text: str, shape: Shape, halves: tuple[Timing | None, Timing | None] | None
 ) -> None:
     found = parse_row(text, shape)
     assert (found and (found.out_of_place, found.in_place)) == halves
@@ -119,11 +119,11 @@ def test_a_row_that_is_torn_tells_its_size() -> None:
     for other in ("node0:1:2 [0] NCCL INFO Connected", "  indented", "", " "):
         assert begun.add(other, WRONG) is None
     whole = begun.add(row(16)[cut:], WRONG)
-    assert whole == replace(read(row(16)), is_joined=True)
+    assert whole == read(row(16))
     assert parse_fragment("node0:1:2 [0] NCCL INFO") is None
 
 
-def read(text: str) -> ReadRow:
+def read(text: str) -> Row:
     found = parse_row(text, WRONG)
     assert found is not None
     return found

@@ -6,30 +6,22 @@ figure; gates that never got one are missed when the job ends by itself.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from engine.agent.judge.table_rows import ReadRow
+from engine.agent.judge.findings import Level
 from engine.agent.judge.tables import ReadTable
+from engine.contract.events import GateJudged
 from engine.contract.plan import Gate, Sweep
+from engine.contract.table import Row
 
 STAND_IN = "CPU stand-in: says nothing of a GPU"
 
 
-class GateVerdict(NamedTuple):
-    """The verdict of a gate; `busbw` is in GB/s, None if the size was not measured."""
-
-    passed: bool
-    text: str
-    gate: Gate
-    busbw: float | None
-
-
 class Gates:
-    """The gates of one run; `sweep` has them."""
+    """The gates of one run; a missed one is of `fault_level`."""
 
-    def __init__(self, sweep: Sweep) -> None:
+    def __init__(self, sweep: Sweep, fault_level: Level) -> None:
         self._mark = f"; {STAND_IN}" if sweep.is_stand_in else ""
         self._open = list(sweep.gates)
+        self._fault_level = fault_level
         self._figures: dict[tuple[int, int], float] = {}  # by case and size of a gate
         self._has_news = False
 
@@ -42,25 +34,25 @@ class Gates:
                     self._figures[table.case, gate.size] = figure
                     self._has_news = True
 
-    def new_verdicts(self) -> list[GateVerdict]:
+    def new_verdicts(self) -> list[GateJudged]:
         """Return the verdicts of the gates that have all figures, each once."""
         if not self._has_news:
             return []
         self._has_news = False
         return self._close([gate for gate in self._open if None not in self._of(gate)])
 
-    def final_verdicts(self) -> list[GateVerdict]:
+    def final_verdicts(self) -> list[GateJudged]:
         """Return the verdicts of all other gates: those that lack figures are missed."""
         return self._close(list(self._open))
 
     def _of(self, gate: Gate) -> list[float | None]:
         return [self._figures.get((case, gate.size)) for case in gate.cases]
 
-    def _close(self, gates: list[Gate]) -> list[GateVerdict]:
+    def _close(self, gates: list[Gate]) -> list[GateJudged]:
         self._open = [gate for gate in self._open if gate not in gates]
         return [self._judge(gate) for gate in gates]
 
-    def _judge(self, gate: Gate) -> GateVerdict:
+    def _judge(self, gate: Gate) -> GateJudged:
         figures = sorted(figure for figure in self._of(gate) if figure is not None)
         repetitions = len(gate.cases)
         of = f" (median of {repetitions})" if repetitions > 1 else ""
@@ -72,10 +64,18 @@ class Gates:
             f"gate {'reached' if passed else 'missed'}: {gate.title}: {measured},"
             f" expected >= {gate.busbw:g} GB/s ({gate.source}){self._mark}"
         )
-        return GateVerdict(passed, text, gate, busbw)
+        return GateJudged(
+            rank=0,
+            level="proof" if passed else self._fault_level,
+            text=text,
+            cases=gate.cases,
+            busbw=busbw,
+            expected=gate.busbw,
+            source=gate.source,
+        )
 
 
-def _figure(rows: list[ReadRow], size: int) -> float | None:
+def _figure(rows: list[Row], size: int) -> float | None:
     """Return the bus bandwidth at a size, out-of-place if that was printed.
 
     A program rounds a size down to whole elements for every rank; the next smaller size is at most

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from config.number_ranges import fold_numbers
 from engine.agent.judge.nccl_warnings import (
     CAUSE,
     CONSEQUENCE,
@@ -219,21 +220,10 @@ class Clues:
         """Return the ranks and their nodes in words: `ranks 0-2, 5 (node0, node1)`."""
         places = sorted({self._places[rank] for rank in ranks if rank in self._places})
         where = f" ({_some([names[place] for place in places])})" if places else ""
-        return f"{'rank' if len(ranks) == 1 else 'ranks'} {_ranges(ranks)}{where}"
+        return f"{'rank' if len(ranks) == 1 else 'ranks'} {fold_numbers(ranks, ', ')}{where}"
 
 
 def _some(names: list[str]) -> str:
     """Return the first names, and the number of the others."""
     more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
     return ", ".join(names[:NAMES]) + more
-
-
-def _ranges(numbers: set[int]) -> str:
-    """Return numbers with runs of neighbours folded: `0-2, 5`."""
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][-1] + 1:
-            found[-1][1:] = [number]
-        else:
-            found.append([number])
-    return ", ".join("-".join(map(str, run)) for run in found)

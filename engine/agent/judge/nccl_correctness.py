@@ -9,9 +9,9 @@ from engine.agent.journal.journal import Message
 from engine.agent.judge.bandwidth_gates import Gates
 from engine.agent.judge.findings import Finding, Level, hosts_of
 from engine.agent.judge.table_json import merge, read
-from engine.agent.judge.table_rows import Half, ReadRow
 from engine.agent.judge.tables import ReadTable, TableReader, TestFailure
 from engine.contract.plan import LaunchPlan, Sweep
+from engine.contract.table import Row, Timing
 
 WRONG = "wrong data: "
 
@@ -29,7 +29,7 @@ class Numbers:
         self._reader = TableReader(plan.programs)
         sweep = plan.sweep or Sweep(cases=())
         self._cases = len(sweep.cases)
-        self.gates = Gates(sweep)
+        self.gates = Gates(sweep, self.fault_level)
         self._reported: set[tuple[object, ...]] = set()
         self._failed_tests: set[Finding] = set()
 
@@ -141,11 +141,11 @@ class Numbers:
             found.append(self._fault(table.printed_on, text))
         return found
 
-    def _is_wrong(self, table: ReadTable, row: ReadRow, half: Half | None) -> bool:
+    def _is_wrong(self, table: ReadTable, row: Row, half: Timing | None) -> bool:
         if half is None or not half.wrong or not table.is_checked:
             return False
         # A row joined from torn pieces counts only if the footer agrees.
-        return not (row.is_joined and table.out_of_bounds in (None, 0))
+        return not (row in table.joined and table.out_of_bounds in (None, 0))
 
     def _failed(self, rank: int, failure: TestFailure) -> Finding:
         about = self._hosts.get(failure.host, self._hosts.get(failure.host.partition(".")[0], rank))
@@ -178,7 +178,7 @@ def _values(count: int | None) -> str:
     return "1 wrong value" if count == 1 else f"{count} wrong values"
 
 
-def _test(row: ReadRow) -> str:
+def _test(row: Row) -> str:
     of = [row.dtype]
     if row.redop not in (None, "none"):
         of.append(str(row.redop))

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from engine.agent.journal.journal import Message
 from engine.agent.journal.line_joiner import Pieces
-from engine.agent.judge.bandwidth_gates import GateVerdict
 from engine.agent.judge.failure_patterns import Clues
 from engine.agent.judge.findings import Finding
 from engine.agent.judge.nccl_correctness import Numbers
@@ -104,24 +103,11 @@ class Judge:
         self._faults += [one for one in findings if one.level == "fault"]
         return judged(findings)
 
-    def _of_gates(self, verdicts: list[GateVerdict]) -> list[NodeEvent]:
-        heard: list[NodeEvent] = []
-        for passed, text, gate, busbw in verdicts:
-            level = "proof" if passed else self._numbers.fault_level
-            finding = Finding(level, 0, text)
-            event = GateJudged(
-                rank=0,
-                level=level,
-                text=text,
-                cases=gate.cases,
-                busbw=busbw,
-                expected=gate.busbw,
-                source=gate.source,
-            )
-            heard.append(event)
-            if level == "fault":
-                self._faults.append(finding)
-        return heard
+    def _of_gates(self, verdicts: list[GateJudged]) -> list[GateJudged]:
+        for verdict in verdicts:
+            if verdict.level == "fault":
+                self._faults.append(Finding(verdict.level, 0, verdict.text))
+        return verdicts
 
     def _with_numbers(self, verdict: Verdict) -> Verdict:
         """Return the verdict; a run with wrong numbers fails.

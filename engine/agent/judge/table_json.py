@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.agent.judge.table_rows import Half, ReadRow
-from engine.agent.judge.tables import ReadTable, TableRank, nccl_version
+from engine.agent.judge.tables import ReadTable, nccl_version
 from engine.contract.events import ITERATIONS
+from engine.contract.table import Row, TableRank, Timing
 
 
 def read(document: dict[str, Any], printed_on: int, case: int = 0) -> ReadTable:
@@ -53,8 +53,8 @@ def read(document: dict[str, Any], printed_on: int, case: int = 0) -> ReadTable:
     return table
 
 
-def _row(one: dict[str, Any]) -> ReadRow:
-    return ReadRow(
+def _row(one: dict[str, Any]) -> Row:
+    return Row(
         size=int(one["size"]),
         count=int(one["count"]),
         dtype=str(one["type"]),
@@ -65,14 +65,14 @@ def _row(one: dict[str, Any]) -> ReadRow:
     )
 
 
-def _half(row: dict[str, Any], name: str) -> Half | None:
+def _half(row: dict[str, Any], name: str) -> Timing | None:
     half = row.get(name)
     if half is None:
         return None
     time_us = half["time"] if "time" in half else half["cpu_time"]
     wrong = half["nwrong"]
     iterations = row.get(f"{name}_per_iter") or {}
-    return Half(
+    return Timing(
         *(float(time_us), float(half["alg_bw"]), float(half["bus_bw"])),
         wrong=None if wrong is None else int(wrong),
         iterations=tuple(float(iterations[key]) for key in ITERATIONS if key in iterations),
@@ -90,6 +90,7 @@ def merge(tables: list[ReadTable], document: ReadTable) -> ReadTable:
     table.has_json = True
     if len(document.rows) >= len(table.rows):
         stamps = {(row.size, row.dtype, row.redop, row.root): row.at for row in table.rows}
+        table.joined.clear()
         table.rows = [
             replace(row, at=stamps.get((row.size, row.dtype, row.redop, row.root), ""))
             for row in document.rows

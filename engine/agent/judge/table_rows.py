@@ -8,7 +8,9 @@ digits are lost, and the line is not a row.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from engine.contract.table import Row, Timing
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _WIDTHS = {
@@ -46,42 +48,6 @@ _PREFIXES = tuple(
 
 
 @dataclass(frozen=True)
-class Half:
-    """One half of a row: time in microseconds, bandwidths in GB/s.
-
-    `wrong` is the number of wrong values, None if the column is N/A or the header has `error`;
-    then `error` is the largest difference. `iterations` is what `-I 1` adds: shortest, longest and
-    99th percentile of an iteration in microseconds, and their spread in percent.
-    """
-
-    time_us: float
-    algbw: float
-    busbw: float
-    wrong: int | None
-    error: float | None = None
-    iterations: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class ReadRow:
-    """A row: `size` in bytes, `count` in elements; a half that was not printed is None.
-
-    `redop` and `root` are None if the table has no such column; `at` is the time that `-S` adds.
-    `is_joined` means that the row was torn and has been joined.
-    """
-
-    size: int
-    count: int
-    dtype: str
-    redop: str | None
-    root: int | None
-    out_of_place: Half | None
-    in_place: Half | None
-    at: str = ""
-    is_joined: bool = False
-
-
-@dataclass(frozen=True)
 class Shape:
     """The columns of a table according to its header: `#wrong` or `error`, and those of `-I 1`.
 
@@ -99,14 +65,13 @@ class Fragment:
     size: int
     text: str
 
-    def add(self, text: str, shape: Shape) -> ReadRow | None:
+    def add(self, text: str, shape: Shape) -> Row | None:
         """Return the row if `text` completes it, else None; ignore other output."""
         more = _MORE.match(text)
         if more is None or not more[0].strip():
             return None
         self.text += more[0]
-        row = parse_row(self.text, shape)
-        return None if row is None else replace(row, is_joined=True)
+        return parse_row(self.text, shape)
 
 
 def strip_prefix(text: str) -> str:
@@ -123,7 +88,7 @@ def strip_prefix(text: str) -> str:
     return text
 
 
-def parse_row(text: str, shape: Shape = Shape()) -> ReadRow | None:
+def parse_row(text: str, shape: Shape = Shape()) -> Row | None:
     """Return the row at the end of `text`, or None."""
     for head in _HEAD.finditer(text):
         row = _row(head, text[head.end() :], shape)
@@ -138,7 +103,7 @@ def parse_fragment(text: str) -> Fragment | None:
     return Fragment(int(begun[1]), begun[0]) if begun else None
 
 
-def _row(head: re.Match[str], rest: str, shape: Shape) -> ReadRow | None:
+def _row(head: re.Match[str], rest: str, shape: Shape) -> Row | None:
     stamp = _STAMP.search(rest)
     if stamp:
         rest = rest[: stamp.start()]
@@ -159,7 +124,7 @@ def _row(head: re.Match[str], rest: str, shape: Shape) -> ReadRow | None:
         return None
     if halves is None:
         return None
-    return ReadRow(size, count, dtype, redop, root, *halves, at=stamp[1] if stamp else "")
+    return Row(size, count, dtype, redop, root, *halves, at=stamp[1] if stamp else "")
 
 
 def _is_consistent(size: int, count: int, dtype: str) -> bool:
@@ -173,7 +138,7 @@ def _is_consistent(size: int, count: int, dtype: str) -> bool:
 
 def _halves(
     columns: list[str], shape: Shape, is_alone: bool
-) -> tuple[Half | None, Half | None] | None:
+) -> tuple[Timing | None, Timing | None] | None:
     """Return out-of-place and in-place; a single half is in-place (2.17.3 and later)."""
     width = 8 if shape.per_iteration or len(columns) == 16 else 4
     if is_alone and len(columns) == width:
@@ -193,16 +158,16 @@ def _is_error(text: str) -> bool:
     return value != int(value) or ("e" in text and value < _FIRST_EXPONENT)
 
 
-def _half(columns: list[str], shape: Shape) -> Half:
+def _half(columns: list[str], shape: Shape) -> Timing:
     time_us, algbw, busbw = (float(text) for text in columns[:3])
     if time_us < 0:  # a root, in a row whose last column is torn off
         raise ValueError(columns[0])
     iterations = tuple(float(text) for text in columns[4:])
     if columns[3] == "N/A":
-        return Half(time_us, algbw, busbw, None, iterations=iterations)
+        return Timing(time_us, algbw, busbw, None, iterations=iterations)
     value = float(columns[3])
     if shape.counts_wrong is False or (shape.counts_wrong is None and _is_error(columns[3])):
-        return Half(time_us, algbw, busbw, None, value, iterations)
+        return Timing(time_us, algbw, busbw, None, value, iterations)
     if value != int(value) or value < 0:
         raise ValueError(columns[3])
-    return Half(time_us, algbw, busbw, int(value), iterations=iterations)
+    return Timing(time_us, algbw, busbw, int(value), iterations=iterations)

@@ -10,14 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from engine.agent.judge.table_rows import (
-    Fragment,
-    ReadRow,
-    Shape,
-    parse_fragment,
-    parse_row,
-    strip_prefix,
-)
+from engine.agent.judge.table_rows import Fragment, Shape, parse_fragment, parse_row, strip_prefix
+from engine.contract.table import Row, TableRank
 
 _COMMENT = re.compile(
     r"^#|# (?:nccl-tests version|Collective test|nThread|Out of bounds|Avg bus|Reducing maxBytes)"
@@ -72,19 +66,6 @@ _FAILURE = re.compile(
 _MOST = 100_000  # sizes of a table; with more they count as unknown
 
 
-@dataclass(frozen=True)
-class TableRank:
-    """A rank of a table: its host, and the PCI address of its device."""
-
-    rank: int
-    group: int
-    pid: int
-    host: str
-    device: int
-    pci: str
-    name: str
-
-
 @dataclass
 class ReadTable:
     """One table; `printed_on` is the rank of the node that printed it.
@@ -107,7 +88,8 @@ class ReadTable:
     flags: dict[str, int] = field(default_factory=dict)
     ranks: list[TableRank] = field(default_factory=list)
     shape: Shape = field(default_factory=Shape)
-    rows: list[ReadRow] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    joined: set[Row] = field(default_factory=set)  # those that were torn
     out_of_bounds: int | None = None
     average_busbw: float | None = None
     too_slow: bool = False  # NCCL_TESTS_MIN_BW was not reached
@@ -181,7 +163,7 @@ class ReadTable:
         return self.torn_size if self.torn_size is not None else sizes[min(found, len(sizes) - 1)]
 
 
-def _same_test(row: ReadRow, other: ReadRow) -> bool:
+def _same_test(row: Row, other: Row) -> bool:
     return (row.dtype, row.redop, row.root) == (other.dtype, other.redop, other.root)
 
 
@@ -339,14 +321,16 @@ class TableReader:
     def _body(self, here: _Stream, rank: int, text: str, time: float) -> ReadTable | None:
         table = here.table
         shape = Shape() if table is None else table.shape
-        row = parse_row(text, shape)
+        row, is_joined = parse_row(text, shape), False
         if row is None and here.fragment is not None:
-            row = here.fragment.add(text, shape)
+            row, is_joined = here.fragment.add(text, shape), True
         if row is not None:
             if table is None or table.has_footer:
                 table = self._begin(here, rank, time)
             here.fragment, table.torn_size = None, None
             table.rows.append(row)
+            if is_joined:
+                table.joined.add(row)
             return table
         fragment = parse_fragment(text)
         if fragment is not None:
