@@ -61,7 +61,7 @@ lint: test-tools install
 docs: install
 	@$(RUN)/python -m config.file_reference
 	@$(RUN)/python -m cli.command_reference
-	@$(RUN)/python -m engine.mode_reference
+	@$(RUN)/python -m engine.plan.mode_reference
 	@$(RUN)/python -m provision.health.reference
 
 # Golden files as the code makes them now; prints what changed, for a review (tests/README.md).

@@ -25,9 +25,9 @@ from benchmarks.overheads.site import NotMeasured, Site, require, site
 from config.progress import silent
 from config.run.run_file import Task
 from config.run.sources import folder_sources
-from engine.code import tree_of
-from engine.code_transfer import send_tree
-from engine.launch_plan import launch_plan, new_run_id
+from engine.plan.launch_plan import launch_plan, new_run_id
+from engine.plan.source_tree import tree_of
+from engine.session.code_transfer import send_tree
 from nodes.names import fold
 
 WANTED = 1.0  # ahead of them

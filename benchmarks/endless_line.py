@@ -22,10 +22,10 @@ from pathlib import Path
 
 from engine.contract.events import Output
 from engine.contract.plan import LaunchPlan
-from engine.journal_copy import recorded_events
-from engine.lines import WholeLines
-from engine.nccl_tests import TableParser
-from engine.result import ResultCollector
+from engine.record.journal_copy import recorded_events
+from engine.record.lines import WholeLines
+from engine.record.nccl_tests import TableParser
+from engine.record.result import ResultCollector
 from tests.engine.conftest import TOOLS, LocalCluster, make_plan
 
 

@@ -46,7 +46,7 @@ from engine.contract.events import (
     to_line,
 )
 from engine.contract.plan import LaunchPlan
-from engine.launch_plan import launch_plan
+from engine.plan.launch_plan import launch_plan
 from nodes.inventory import Bastion, Inventory, Node
 
 LINE = "node17: NCCL INFO Channel 05/0 : 17[1] -> 18[2] via P2P/CUMEM/read, step 48213"

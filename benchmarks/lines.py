@@ -31,13 +31,13 @@ from typing import Any
 from benchmarks.endless_line import peak_of
 from cli.output import Output as Out
 from cli.run_view import RunView
-from engine import head, session
-from engine.bundle import agent_bundle
 from engine.contract.events import Output
 from engine.contract.plan import LaunchPlan
-from engine.history import History
-from engine.journal_copy import recorded_events
-from engine.lines import WholeLines
+from engine.record.history import History
+from engine.record.journal_copy import recorded_events
+from engine.record.lines import WholeLines
+from engine.session import head, session
+from engine.session.bundle import agent_bundle
 from tests.engine.conftest import TOOLS, LocalCluster, make_inventory, make_plan
 
 RANKS = 8

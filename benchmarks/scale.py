@@ -40,9 +40,9 @@ from benchmarks.scale_nodes import BATCH, SimulatedNodes
 from benchmarks.scale_supervisor import NODES, READY
 from engine.agent.journal.journal_file import JOURNAL, JournalReader
 from engine.agent.link.heartbeat import BEAT_S
-from engine.bundle import agent_bundle
 from engine.contract.codec import from_json, to_json
 from engine.contract.plan import RetryPlan
+from engine.session.bundle import agent_bundle
 
 FIRST_LINE = '"the first line"'
 STEADY_S = 10.0
@@ -249,10 +249,10 @@ def follow(folder: Path) -> None:
     from benchmarks.lines import Local
     from cli.output import Output
     from cli.run_view import RunView
-    from engine import head, session
     from engine.contract.events import Event
     from engine.contract.plan import LaunchPlan
-    from engine.history import History
+    from engine.record.history import History
+    from engine.session import head, session
     from tests.engine.conftest import make_inventory
 
     @contextlib.asynccontextmanager

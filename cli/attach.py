@@ -15,11 +15,11 @@ from config.errors import InputError, NodeError
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from engine.events import FirstEvent
-    from engine.following import OnEvent
-    from engine.history import RunRecord
-    from engine.result import RunResult
-    from engine.session import OnInterrupt
+    from engine.record.events import FirstEvent
+    from engine.record.history import RunRecord
+    from engine.record.result import RunResult
+    from engine.session.following import OnEvent
+    from engine.session.session import OnInterrupt
     from nodes.inventory import Inventory
 
 
@@ -49,7 +49,7 @@ def attach(
     from cli.known_runs import known_run
     from cli.run_client import RunClient
     from cli.run_end import check_removable
-    from engine import session
+    from engine.session import session
     from provision.records.record import load_inventory
 
     here, out = chosen_target(context), output(context)
@@ -95,9 +95,9 @@ def _started(here: "ChosenTarget", entry: "RunRecord", there: "Inventory") -> "F
     import asyncio
 
     from cli.lost_head import lost_head
-    from engine.head import find_run
-    from engine.history import History
-    from engine.session import first_event
+    from engine.record.history import History
+    from engine.session.head import find_run
+    from engine.session.session import first_event
 
     try:
         found = asyncio.run(find_run(there, entry.run_id))
@@ -119,8 +119,8 @@ def _started(here: "ChosenTarget", entry: "RunRecord", there: "Inventory") -> "F
 
 def after_power_off(run_id: str, there: "Inventory") -> str:
     """Return what to do about a run with `on_stop: destroy` whose head does not answer."""
-    from engine.known_run import way_to_saved
-    from engine.places import saved_folder
+    from engine.plan.remote_paths import saved_folder
+    from engine.record.run_errors import way_to_saved
 
     over = "if the run is over, its nodes have powered off"
     saved = saved_folder(run_id, there.shared)
@@ -131,8 +131,8 @@ def after_power_off(run_id: str, there: "Inventory") -> str:
 
 
 def _recorded(entry: "RunRecord", runs: Path) -> "FirstEvent | None":
-    from engine.events import FirstEvent
-    from engine.journal_copy import recorded_events
+    from engine.record.events import FirstEvent
+    from engine.record.journal_copy import recorded_events
 
     first = next(recorded_events(runs, entry.run_id), None)
     return first if isinstance(first, FirstEvent) else None
@@ -149,8 +149,8 @@ def _show_again(
     from cli.run_view import RunView
     from cli.shared_journals import fetch_journal
     from config.errors import RunError
-    from engine.journal_copy import evidence_folder, recorded_events
-    from engine.result import ResultCollector
+    from engine.record.journal_copy import evidence_folder, recorded_events
+    from engine.record.result import ResultCollector
 
     fetch_journal(here, entry, out)
     if entry.is_lost:
@@ -184,8 +184,8 @@ def _fetch_saved(here: "ChosenTarget", entry: "RunRecord", out: "Output") -> Non
     An error is a warning: this machine may have a part of the run's journal.
     """
     from config.errors import GpuctlError
-    from engine.places import saved_folder
-    from engine.saved_run import fetch_saved
+    from engine.plan.remote_paths import saved_folder
+    from engine.session.saved_run import fetch_saved
     from provision.records.record import load_inventory
 
     if here.is_lab_down():
@@ -211,7 +211,7 @@ def _late_outputs(here: "ChosenTarget", started: "FirstEvent", out: "Output") ->
     A client that only waits (`gpuctl wait`, `gpuctl logs`) leaves them on the nodes.
     """
     from cli.code import fetch
-    from engine.journal_copy import outputs_folder
+    from engine.record.journal_copy import outputs_folder
     from provision.records.record import load_inventory
 
     runs = here.state / "runs"

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.output import Output
-    from engine.bisect.report import Bisect
-    from engine.bisect.rounds import Round
-    from engine.bisect.verdict import Measurement
+    from engine.analysis.bisect.report import Bisect
+    from engine.analysis.bisect.rounds import Round
+    from engine.analysis.bisect.verdict import Measurement
     from nodes.inventory import Inventory
 
 LARGEST = "256M"
@@ -41,7 +41,7 @@ def bisect(
     $ gpuctl bisect demo
     $ gpuctl bisect demo --yes --json
     """
-    from engine.bisect.rounds import MOST_NODES
+    from engine.analysis.bisect.rounds import MOST_NODES
     from provision.records.record import load_inventory
 
     here, out = chosen_target(context), output(context)
@@ -76,7 +76,7 @@ def _bytes(size: str) -> int:
 def _announce(there: "Inventory", out: "Output") -> None:
     """Print the plan: its runs and their estimated time."""
     from cli.terminal import elapsed
-    from engine.bisect.rounds import first_rounds, last_round
+    from engine.analysis.bisect.rounds import first_rounds, last_round
 
     count, gpus = len(there.nodes), there.nodes[0].gpus
     rounds = (*first_rounds(count, gpus), last_round(count, (0,), ((0, 1),)))
@@ -110,9 +110,9 @@ class Runs:
         """Execute the plan, and return what it found."""
         from datetime import UTC, datetime
 
-        from engine.bisect.report import Bisect, verdict_line
-        from engine.bisect.rounds import count_runs
-        from engine.bisect.verdict import confirmed, next_round
+        from engine.analysis.bisect.report import Bisect, verdict_line
+        from engine.analysis.bisect.rounds import count_runs
+        from engine.analysis.bisect.verdict import confirmed, next_round
 
         began, count = datetime.now(UTC), len(self._there.nodes)
         gpus = self._there.nodes[0].gpus
@@ -135,9 +135,9 @@ class Runs:
         """Execute the round as one run, and keep its measurements."""
         import asyncio
 
-        from engine.bisect.launch import RoundReader, run_file
-        from engine.launch_plan import launch_plan, new_run_id
-        from engine.session import run
+        from engine.analysis.bisect.launch import RoundReader, run_file
+        from engine.plan.launch_plan import launch_plan, new_run_id
+        from engine.session.session import run
 
         count = len(self._there.nodes)
         wanted = run_file(a_round, count, self._largest)
@@ -162,7 +162,7 @@ class Runs:
 
     def _keep(self, measured: "Sequence[Measurement]", run_id: str) -> None:
         """Keep the round's measurements; RunError if every trial of it failed."""
-        from engine.bisect.report import failure_lines
+        from engine.analysis.bisect.report import failure_lines
 
         self._measured += measured
         failed = [one for one in measured if one.error]
@@ -178,7 +178,7 @@ class Runs:
 
 def _show(found: "Bisect", runs: "Path", out: "Output") -> None:
     """Print the verdict, where the measurements are kept, and how to draw them."""
-    from engine.bisect.report import keep, verdict_lines
+    from engine.analysis.bisect.report import keep, verdict_lines
 
     path = keep(found, runs)
     lines = [

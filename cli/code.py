@@ -10,9 +10,9 @@ from config.errors import GpuctlError
 if TYPE_CHECKING:
     from cli.output import Output
     from config.run.run_file import Run
-    from engine.code import Tree
     from engine.contract.plan import LaunchPlan
-    from engine.known_run import KnownRun
+    from engine.plan.source_tree import Tree
+    from engine.record.run_errors import KnownRun
     from nodes.inventory import Inventory
 
 _LISTED = 40
@@ -27,12 +27,12 @@ def read_code(run: "Run", file: Path) -> "Tree | None":
         return None
     from config.errors import InputError
     from config.run.code_rules import run_sources, size_mistake
-    from engine.code import tree_of
-    from engine.named_scripts import with_scripts
+    from engine.plan.named_scripts import with_scripts
+    from engine.plan.source_tree import tree_of
 
     cloned = None
     if run.repo is not None:
-        from engine.repository import checkout
+        from engine.plan.repository import checkout
 
         cloned = checkout(run.repo)
     try:
@@ -60,7 +60,7 @@ def confirm_paths(run: "Run", file: Path, allowed: Collection[str], out: "Output
 def code_lines(plan: "LaunchPlan", tree: "Tree | None") -> list[str]:
     """Return what would travel, as text; the first files, and what comes back."""
     from cli.terminal import size
-    from engine.places import work_folder
+    from engine.plan.remote_paths import work_folder
 
     if plan.code is None:
         return []
@@ -89,7 +89,7 @@ def send_code(plan: "LaunchPlan", tree: "Tree | None", there: "Inventory", out: 
         return
     import asyncio
 
-    from engine.code_transfer import send_tree
+    from engine.session.code_transfer import send_tree
 
     with out.progress() as view:
         asyncio.run(send_tree(tree, plan, there, view.report))
@@ -105,9 +105,9 @@ def fetch(run: "KnownRun", there: "Inventory", runs: Path, out: "Output") -> Pat
     import asyncio
 
     from cli.terminal import size
-    from engine.head import prevent_power_off
-    from engine.journal_copy import outputs_folder
-    from engine.outputs import fetch_outputs
+    from engine.record.journal_copy import outputs_folder
+    from engine.session.head import prevent_power_off
+    from engine.session.outputs import fetch_outputs
 
     folder = outputs_folder(runs, run.run_id)
     if folder.exists() and not any(folder.glob("*.part")):  # another client has fetched them

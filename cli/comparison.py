@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING, Any
 
-from engine.comparison import LEAST_NOISE, UNKNOWN_NOISE
+from engine.analysis.comparison import LEAST_NOISE, UNKNOWN_NOISE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.output import Output
-    from engine.comparison import Comparison, MeasurementChange
-    from engine.history import RunRecord
-    from engine.measurements import Series
+    from engine.analysis.comparison import Comparison, MeasurementChange
+    from engine.analysis.measurements import Series
+    from engine.record.history import RunRecord
 
 _RIGHT = ("size\nbytes", "before\nus", "after\nus", "before\nGB/s", "after\nGB/s")
 _HEAD = (*_RIGHT[:1], "half", *_RIGHT[1:], "change", "noise", "")

@@ -67,7 +67,7 @@ def _seconds(since: str) -> int:
 
 
 def _runs(runs: "Path") -> "list[RunTime]":
-    from engine.history import History
+    from engine.record.history import History
     from provision.spending.report import RunTime
 
     with History(runs) as history:

@@ -8,7 +8,7 @@ from config.errors import OutputError
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from engine.known_run import KnownRun
+    from engine.record.run_errors import KnownRun
 
 
 def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
@@ -16,7 +16,7 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
 
     A team's bucket then has the run, so that a colleague can come back to it.
     """
-    from engine.known_run import NOBODY_READS, RunGoesOn, unattended_end, way_to_saved
+    from engine.record.run_errors import NOBODY_READS, RunGoesOn, unattended_end, way_to_saved
 
     words = " ".join(("gpuctl", *(here.lab.options if here.lab else ())))
     name, cluster = run.run_id, run.cluster

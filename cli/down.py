@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from cli.progress import ProgressView
-    from engine.holder import Holder
+    from engine.session.cluster_runs import Holder
     from provision.down import Teardown
     from provision.removal.verification import Verification
 
@@ -136,7 +136,7 @@ def remove(
     from dataclasses import replace
 
     from config.errors import RunError, StateError
-    from engine.history import History
+    from engine.record.history import History
     from nodes.dial import end as end_broker
     from provision.down import down as take_down
     from provision.records.record import last_known

@@ -7,8 +7,8 @@ from engine.contract.events import Event, HeadUnreachable
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from engine.following import OnEvent
-    from engine.history import RunRecord
+    from engine.record.history import RunRecord
+    from engine.session.following import OnEvent
 
 
 def follow_journal(
@@ -22,7 +22,7 @@ def follow_journal(
     import asyncio
 
     from cli.lost_head import head_watch
-    from engine.session import follow
+    from engine.session.session import follow
     from provision.records.record import load_inventory
 
     inventory = load_inventory(entry.cluster, here.cluster_target(entry.cluster))

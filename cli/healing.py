@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cli.output import Output
     from engine.contract.events import Event
     from engine.contract.plan import LaunchPlan
-    from engine.result import RunResult
+    from engine.record.result import RunResult
     from nodes.inventory import Inventory
 
     Prepare = Callable[[Inventory, Collection[str]], list[str]]
@@ -96,7 +96,7 @@ class Healing:
         """Make the machines that AWS reports as gone; return whether the run has new nodes."""
         from config.errors import InputError
         from engine.agent.head.cluster_locks import HEALING, REMOVES, TAKEN
-        from engine.head import hold
+        from engine.session.head import hold
 
         with hold(self._run_id, self.inventory, HEALING) as answer:
             if answer == REMOVES:
@@ -107,7 +107,7 @@ class Healing:
     def _make(self, names: Sequence[str]) -> bool:
         import asyncio
 
-        from engine.head import Head
+        from engine.session.head import Head
         from provision.access import check_new_machines
         from provision.lease import join
         from provision.records.record import load_inventory, read
@@ -154,8 +154,8 @@ def preparation(
     def prepare(there: "Inventory", names: "Collection[str]") -> list[str]:
         import asyncio
 
-        from engine.handed_over import plans_of
-        from engine.holder import find_holders
+        from engine.session.cluster_runs import find_holders
+        from engine.session.plans_on_head import plans_of
 
         holders = asyncio.run(find_holders(there))
         waiting = [one.run_id for one in holders if set(one.nodes) & set(names)]
@@ -181,9 +181,9 @@ def _bring(
     """Bring the run's code, which the head has, and its image to these nodes."""
     import asyncio
 
-    from engine.code_transfer import pass_tree
-    from engine.container_images import pull, repository
-    from engine.secrets import registry_password
+    from engine.plan.secrets import registry_password
+    from engine.session.code_transfer import pass_tree
+    from engine.session.container_images import pull, repository
 
     nodes = tuple(node for node in plan.nodes if node.name in names)
     asyncio.run(pass_tree(plan, there, [node.name for node in nodes]))
@@ -208,7 +208,7 @@ def _new_nodes(there: "Inventory", names: Sequence[str], run_id: str) -> dict[st
     import shlex
 
     from config.errors import NodeError
-    from engine.places import run_folder
+    from engine.plan.remote_paths import run_folder
     from nodes.ssh import connect
 
     command = shlex.join(["test", "!", "-e", run_folder(run_id)])

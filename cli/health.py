@@ -148,8 +148,8 @@ def _slow(there: "Inventory", target: "Target", out: "Output") -> dict[str, str]
     """Return the nodes that a bisect names, with what it says; none for a single node."""
     from cli.bisect import LARGEST, Runs
     from config.run.size import byte_count
-    from engine.bisect.report import describe
-    from engine.bisect.rounds import MOST_NODES
+    from engine.analysis.bisect.report import describe
+    from engine.analysis.bisect.rounds import MOST_NODES
 
     if not 2 <= len(there.nodes) <= MOST_NODES:
         return {}

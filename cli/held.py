@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from engine.holder import Holder
+    from engine.session.cluster_runs import Holder
 
 
 def holders_of(here: "ChosenTarget", cluster: str, out: "Output") -> "tuple[Holder, ...]":
@@ -18,7 +18,7 @@ def holders_of(here: "ChosenTarget", cluster: str, out: "Output") -> "tuple[Hold
     import asyncio
 
     from config.errors import InputError, NodeError, StateError
-    from engine.holder import find_holders
+    from engine.session.cluster_runs import find_holders
     from provision.records.record import load_inventory
 
     try:
@@ -39,7 +39,7 @@ def describe(here: "ChosenTarget", cluster: str, runs: "tuple[Holder, ...]") -> 
     Return an empty text without runs.
     """
     from config.errors import StateError
-    from engine.history import History
+    from engine.record.history import History
 
     if not runs:
         return ""
@@ -75,7 +75,7 @@ def no_healing(here: "ChosenTarget", cluster: str, runs: "tuple[Holder, ...]") -
     """
     from config.errors import InputError
     from engine.agent.head.cluster_locks import DOWN, HEALS
-    from engine.head import hold
+    from engine.session.head import hold
     from provision.records.record import load_inventory
 
     if not runs:  # nodes are made again for runs alone

@@ -7,7 +7,7 @@ import typer
 
 if TYPE_CHECKING:
     from cli.output import Output
-    from engine.session import Answer, OnInterrupt
+    from engine.session.session import Answer, OnInterrupt
 
 OnInterruptOption = Annotated[
     str,

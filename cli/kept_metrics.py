@@ -17,7 +17,7 @@ def keep_metrics(run_id: str, there: "Inventory", runs: Path, out: "Output") -> 
     """Fetch the run's metrics from the head. An error is only a warning."""
     import asyncio
 
-    from engine.metrics.record import fetch_record
+    from engine.record.metrics_record import fetch_record
 
     async def fetch() -> None:
         async with asyncio.timeout(FETCH_S):

@@ -7,8 +7,8 @@ from config.errors import GpuctlError, InputError
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from engine.events import FirstEvent
-    from engine.history import RunRecord
+    from engine.record.events import FirstEvent
+    from engine.record.history import RunRecord
     from nodes.inventory import Inventory
 
 
@@ -18,7 +18,7 @@ def chosen_run(here: "ChosenTarget", name: str | None, out: "Output") -> "RunRec
     If the run is over and only the team's bucket has its journal, this machine has it afterwards.
     """
     from cli.shared_journals import fetch_journal
-    from engine.history import History
+    from engine.record.history import History
 
     if name is None:
         with History(here.state / "runs") as history:
@@ -39,7 +39,7 @@ def _find(here: "ChosenTarget", name: str, out: "Output") -> "RunRecord":
     """
     from cli.shared_runs import share_runs
     from config.bucket import bucket_of
-    from engine.history import History
+    from engine.record.history import History
 
     def find() -> "RunRecord":
         with History(here.state / "runs") as history:
@@ -65,7 +65,7 @@ def known_run(here: "ChosenTarget", name: str, out: "Output") -> "RunRecord":
     machine has a record of, and add the run to the history. Raises InputError if nobody knows it.
     """
     from cli.lost_head import mark_replaced
-    from engine.history import History
+    from engine.record.history import History
 
     runs = here.state / "runs"
     try:
@@ -134,8 +134,8 @@ async def _ask(inventory: "Inventory", name: str) -> "FirstEvent | GpuctlError |
     import asyncio
 
     from config.errors import NodeError
-    from engine.head import find_run
-    from engine.holder import ASK_S
+    from engine.session.cluster_runs import ASK_S
+    from engine.session.head import find_run
 
     try:
         async with asyncio.timeout(ASK_S):

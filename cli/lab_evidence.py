@@ -43,7 +43,7 @@ class LabEvidence:
 
     def _keep(self, name: str) -> None:
         from config.errors import GpuctlError
-        from engine.journal_copy import write_evidence
+        from engine.record.journal_copy import write_evidence
         from lab.machines.machine_evidence import evidence
 
         (instance,) = [n.instance_id for n in self._inventory.nodes if n.name == name]

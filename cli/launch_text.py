@@ -6,8 +6,8 @@ from engine.contract.codec import to_json
 
 if TYPE_CHECKING:
     from cli.output import Output
-    from engine.code import Tree
     from engine.contract.plan import LaunchPlan, NodePlan
+    from engine.plan.source_tree import Tree
 
 
 def show(plan: "LaunchPlan", out: "Output", tree: "Tree | None" = None) -> None:
@@ -25,7 +25,7 @@ def show(plan: "LaunchPlan", out: "Output", tree: "Tree | None" = None) -> None:
 
 
 def _head(plan: "LaunchPlan") -> list[str]:
-    from engine.known_run import unattended_end
+    from engine.record.run_errors import unattended_end
 
     lines = [
         f"Run {plan.run_id} of type {plan.type} on cluster {plan.cluster}: {len(plan.nodes)} nodes,"
@@ -53,7 +53,7 @@ def _notifications(plan: "LaunchPlan") -> list[str]:
     from time import time
 
     from engine.agent.notify.notices import json_body, slack_body
-    from engine.notification_examples import examples
+    from engine.plan.notification_examples import examples
 
     notices = tuple(examples(plan, time())) if plan.notify else ()
     lines = []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cli.log_filter import Wanted
     from cli.output import Output as Out
-    from engine.lines import Line
+    from engine.record.lines import Line
 
 
 def logs(
@@ -50,7 +50,7 @@ def logs(
     from cli.known_runs import chosen_run
     from cli.log_filter import wanted
     from config.errors import GpuctlError, InputError
-    from engine.journal_copy import kept_path, recorded_events
+    from engine.record.journal_copy import kept_path, recorded_events
 
     here, out = chosen_target(context), output(context)
     lines = wanted(rank, since, grep)
@@ -81,7 +81,7 @@ def logs(
 
 def _what_is_missing(run: str, runs: "Path") -> str:
     """Return why lines of the run may be missing."""
-    from engine.history import History
+    from engine.record.history import History
 
     with History(runs) as history:
         entry = history.find(run)
@@ -101,7 +101,7 @@ class _LogView:
     ) -> None:
         from cli.line_view import LineView
         from cli.log_filter import Tail
-        from engine.lines import WholeLines
+        from engine.record.lines import WholeLines
 
         self._wanted, self._out = lines, out
         self._view = LineView(out, nodes, folds)

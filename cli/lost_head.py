@@ -10,9 +10,9 @@ from engine.contract.events import Event, HeadUnreachable
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from config.target import Target
-    from engine.following import OnEvent
-    from engine.history import RunRecord
-    from engine.known_run import KnownRun, RunLost
+    from engine.record.history import RunRecord
+    from engine.record.run_errors import KnownRun, RunLost
+    from engine.session.following import OnEvent
     from nodes.inventory import Inventory
 
 ASK_S = 8.0
@@ -103,7 +103,7 @@ def _ask_in_time(ask: "Callable[[], None]") -> None:
 
 def _lost(there: "Inventory", run: "KnownRun | RunRecord", end: str) -> "RunLost":
     """Return the error for a run; `end` is how the machine of its head ended."""
-    from engine.known_run import RunLost, way_to_saved
+    from engine.record.run_errors import RunLost, way_to_saved
 
     head, saved = there.nodes[0], _saved(there, run)
     reason = f"{head.name} was lost: its machine {head.instance_id} {end}"
@@ -125,7 +125,7 @@ def _may_be_over(there: "Inventory", run: "KnownRun | RunRecord") -> str:
 
 def _saved(there: "Inventory", run: "KnownRun | RunRecord") -> str:
     """Return the folder of the shared storage with what the run has left, empty without one."""
-    from engine.places import saved_folder
+    from engine.plan.remote_paths import saved_folder
 
     return saved_folder(run.run_id, there.shared) if run.on_stop == "destroy" else ""
 
@@ -155,7 +155,7 @@ def mark_replaced(here: "ChosenTarget", entries: "Sequence[RunRecord]") -> "list
     replaced. Nobody is asked. Return their errors.
     """
     from config.errors import InputError
-    from engine.known_run import RunLost
+    from engine.record.run_errors import RunLost
 
     lost = []
     for run in () if here.is_lab_down() else entries:
@@ -186,7 +186,7 @@ def _replacement(here: "ChosenTarget", run: "RunRecord") -> str:
 
 def _mark(here: "ChosenTarget", lost: "list[RunLost]") -> "list[RunLost]":
     """Mark the runs as failed in the history; return their errors."""
-    from engine.history import History
+    from engine.record.history import History
 
     if lost:
         with History(here.state / "runs") as history:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import plotext
 
-from engine.measurements import HALVES, measurements
+from engine.analysis.measurements import HALVES, measurements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from engine.measurements import Figures, Half, Series
-    from engine.nccl_tests import Table
+    from engine.analysis.measurements import Figures, Half, Series
+    from engine.record.nccl_tests import Table
 
 _HEIGHT = 20
 _UNKNOWN_WIDTH = 100  # characters, in a pipe

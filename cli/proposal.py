@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from cli.output import Output
     from config.manifests.given import Given
     from config.run.run_file import Run
-    from engine.proposal import Proposal
+    from engine.plan.proposal import Proposal
 
 _LISTED = 8
 """How many other types that fit the cluster file lists."""
@@ -24,7 +24,7 @@ def proposal_for(path: "Path", given: "Given", region: str | None, out: "Output"
     """
     from config.loading.load import load_run
     from config.loading.overrides import Overrides
-    from engine.proposal import propose
+    from engine.plan.proposal import propose
 
     warnings: list[str] = []
     run = load_run(path, Overrides(manifest=given), warnings.append)

@@ -12,7 +12,7 @@ from cli.shared_runs import share_runs
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from engine.history import RunRecord
+    from engine.record.history import RunRecord
 
 
 def ps(
@@ -38,7 +38,7 @@ def ps(
     $ gpuctl ps --prune --older-than 7d
     """
     from config.errors import InputError
-    from engine.history import History
+    from engine.record.history import History
 
     here, out = chosen_target(context), output(context)
     runs = here.state / "runs"
@@ -67,7 +67,7 @@ def _checked(
 ) -> "tuple[RunRecord, ...]":
     """Return the runs as they are now; print which have lost their heads, and why."""
     from cli.lost_head import mark_lost
-    from engine.history import History
+    from engine.record.history import History
 
     lost = mark_lost(here, entries)
     for one in lost:
@@ -123,7 +123,7 @@ def _prune(
     """Remove the logs of runs beyond the budget, or older than `age_s`, once the person agrees."""
     from cli.terminal import size
     from engine.agent.journal.run_folders import AGE_S
-    from engine.journal_budget import remove, runs_over_budget, stored_runs
+    from engine.record.journal_budget import remove, runs_over_budget, stored_runs
 
     kept = stored_runs(runs, entries)
     removed = runs_over_budget(kept, AGE_S if age_s is None else age_s)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from config.run.run_file import Run
-    from engine.history import RunRecord
-    from engine.holder import Holder
+    from engine.record.history import RunRecord
+    from engine.session.cluster_runs import Holder
     from nodes.inventory import Inventory
 
 
@@ -67,7 +67,7 @@ def move(
     import asyncio
 
     from config.errors import InputError
-    from engine.holder import move_run
+    from engine.session.cluster_runs import move_run
 
     number = "1" if place == "first" else place
     if not number.isdecimal() or int(number) < 1:
@@ -89,8 +89,8 @@ def drop(context: typer.Context, run: RunArgument) -> None:
     import asyncio
 
     from cli.run_view import verdict
-    from engine.holder import drop_run
-    from engine.session import follow
+    from engine.session.cluster_runs import drop_run
+    from engine.session.session import follow
 
     here = chosen_target(context)
     entry, inventory = _waiting_run(here, run, output(context))
@@ -103,14 +103,13 @@ def drop(context: typer.Context, run: RunArgument) -> None:
 
 def current_load(wanted: "Run", there: "Inventory") -> dict[str, int]:
     """Return the nodes that other runs use now; do not ask if the run needs the whole cluster."""
-    from engine.modes.job import node_range
+    from engine.plan.modes.job import node_range
 
     if node_range(wanted)[1] >= len(there.nodes):
         return {}
     import asyncio
 
-    from engine.holder import find_holders
-    from engine.node_choice import node_load
+    from engine.session.cluster_runs import find_holders, node_load
 
     return node_load(asyncio.run(find_holders(there)))
 
@@ -158,7 +157,7 @@ def _show(inventory: "Inventory", out: "Output") -> None:
     """Print the runs on the cluster."""
     import asyncio
 
-    from engine.holder import find_holders
+    from engine.session.cluster_runs import find_holders
 
     holders = asyncio.run(find_holders(inventory))
     value = [{**one.model_dump(mode="json"), "place": n or None} for n, one in _numbered(holders)]

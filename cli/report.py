@@ -10,8 +10,8 @@ from cli.known_runs import chosen_run
 from cli.options import chosen_target, output
 
 if TYPE_CHECKING:
-    from engine.history import RunRecord
-    from engine.report import Report
+    from engine.analysis.report import Report
+    from engine.record.history import RunRecord
 
 
 def report(
@@ -61,14 +61,14 @@ def report(
 
 
 def _report(entry: "RunRecord", runs: Path) -> "Report":
-    from engine.bisect.report import find
-    from engine.history import History
-    from engine.journal_copy import recorded_events
-    from engine.metrics.curves import course
-    from engine.metrics.record import recorded_samples
-    from engine.metrics.summary import summaries
-    from engine.report import Report, pairs_in
-    from engine.timeline import timeline
+    from engine.analysis.bisect.report import find
+    from engine.analysis.metrics.curves import course
+    from engine.analysis.metrics.summary import summaries
+    from engine.analysis.report import Report, pairs_in
+    from engine.analysis.timeline import timeline
+    from engine.record.history import History
+    from engine.record.journal_copy import recorded_events
+    from engine.record.metrics_record import recorded_samples
 
     with History(runs) as history:
         tables = history.tables(entry.run_id)
@@ -93,8 +93,8 @@ def _picture(reports: "list[Report]") -> bytes:
     import vl_convert
 
     from config.errors import InputError
-    from engine import charts
-    from engine.report import bisects_in, reference_gbs
+    from engine.analysis import charts
+    from engine.analysis.report import bisects_in, reference_gbs
 
     drawn = [
         charts.bandwidth(title, lines, reference_gbs(title, reports))

@@ -5,9 +5,9 @@ from html import escape
 
 from cli.top_view import idle_text, known_columns, record_table
 from config.catalogue.instance_types import price_usd_h
-from engine.charts import Spec, curve
-from engine.metrics.idle import idle_cost
-from engine.report import Report
+from engine.analysis.charts import Spec, curve
+from engine.analysis.metrics.idle import idle_cost
+from engine.analysis.report import Report
 
 NOTE = (
     "Each node sent a sample every 5 seconds at first, of which the record of a long run has one a"

@@ -15,13 +15,13 @@ from typing import Any
 from cli import report_metrics
 from cli.run_view import followed_lines
 from cli.terminal import elapsed, money
-from engine import charts
-from engine.bisect.report import WORDS, Bisect, failure_lines, verdict_lines
-from engine.bisect.verdict import node_speeds
+from engine.analysis import charts
+from engine.analysis.bisect.report import WORDS, Bisect, failure_lines, verdict_lines
+from engine.analysis.bisect.verdict import node_speeds
+from engine.analysis.measurements import HALVES
+from engine.analysis.report import Report, bisects_in, reference_gbs
 from engine.contract.table import Timing
-from engine.measurements import HALVES
-from engine.nccl_tests import Table
-from engine.report import Report, bisects_in, reference_gbs
+from engine.record.nccl_tests import Table
 
 _CSS = Path(__file__).with_name("report.css")
 _DRAW = """

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.output import Output
-    from engine.history import KeptFinding, RunRecord
-    from engine.nccl_tests import Table
+    from engine.record.history import KeptFinding, RunRecord
+    from engine.record.nccl_tests import Table
 
 
 def results(
@@ -79,14 +79,14 @@ def _require_one(options: "dict[str, object]") -> None:
 
 
 def _tables(entry: "RunRecord", runs: "Path") -> "tuple[Table, ...]":
-    from engine.history import History
+    from engine.record.history import History
 
     with History(runs) as history:
         return history.tables(entry.run_id)
 
 
 def _baseline(name: str, runs: "Path") -> "RunRecord":
-    from engine.history import History
+    from engine.record.history import History
 
     with History(runs) as history:
         return history.baseline(name)
@@ -95,7 +95,7 @@ def _baseline(name: str, runs: "Path") -> "RunRecord":
 def _compare(before: "RunRecord", after: "RunRecord", runs: "Path", out: "Output") -> None:
     """Show the comparison of two runs, of which both must have tables."""
     from cli.comparison import comparison_document, comparison_lines
-    from engine.comparison import compare
+    from engine.analysis.comparison import compare
 
     of_runs = []
     for entry in (before, after):
@@ -111,7 +111,7 @@ def _compare(before: "RunRecord", after: "RunRecord", runs: "Path", out: "Output
 
 def _keep(name: str, entry: "RunRecord", runs: "Path", out: "Output") -> None:
     """Keep the run as a baseline. Raise InputError if later runs cannot be measured against it."""
-    from engine.history import History
+    from engine.record.history import History
 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name):
         raise InputError(
@@ -132,8 +132,8 @@ def _keep(name: str, entry: "RunRecord", runs: "Path", out: "Output") -> None:
 
 
 def _show(entry: "RunRecord", runs: "Path", out: "Output") -> None:
-    from engine.history import History
-    from engine.journal_copy import recorded_events
+    from engine.record.history import History
+    from engine.record.journal_copy import recorded_events
 
     with History(runs) as history:
         tables = history.tables(entry.run_id)

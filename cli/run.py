@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from cli.output import Output
     from cli.run_client import Life
     from config.run.run_file import Run
-    from engine.code import Tree
     from engine.contract.plan import LaunchPlan
-    from engine.following import OnEvent
-    from engine.result import RunResult
-    from engine.session import OnInterrupt
+    from engine.plan.source_tree import Tree
+    from engine.record.result import RunResult
+    from engine.session.following import OnEvent
+    from engine.session.session import OnInterrupt
     from nodes.inventory import Inventory
 
 
@@ -150,7 +150,7 @@ def _plan(
 ) -> "LaunchPlan":
     """Return the launch plan, on nodes that no other run has; print its warnings."""
     from cli.queue import current_load
-    from engine.launch_plan import launch_plan, new_run_id
+    from engine.plan.launch_plan import launch_plan, new_run_id
 
     load = {} if dry_run else current_load(wanted, there)
     plan = launch_plan(wanted, there, new_run_id(wanted.name), tree, load)
@@ -169,7 +169,7 @@ def _completed(plan: "LaunchPlan", here: "ChosenTarget", queue: bool) -> "Launch
 
 def _confirm_credentials(plan: "LaunchPlan", allowed: "Collection[str]", out: "Output") -> None:
     """Ask before a run takes credentials from the environment; InputError if refused."""
-    from engine.secrets import credentials, is_notifications_alone
+    from engine.plan.secrets import credentials, is_notifications_alone
 
     for name in credentials(plan):
         if name not in allowed:
@@ -262,8 +262,8 @@ def _prepare(
     from cli.before_run import NodeCheck
     from cli.code import send_code
     from cli.run_end import check_removable
-    from engine.history import History
-    from engine.secrets import resolve
+    from engine.plan.secrets import resolve
+    from engine.record.history import History
 
     target = here.cluster_target(there.cluster)
     with History(target.runs) as history:
@@ -288,7 +288,7 @@ def _start(
     plan: "LaunchPlan", there: "Inventory", runs: Path, values: dict[str, str]
 ) -> "Coroutine[None, None, None]":
     """Return what starts the plan and leaves it alone."""
-    from engine import session
+    from engine.session import session
 
     return session.start(plan, there, runs, values)
 
@@ -302,7 +302,7 @@ def _life(
 ) -> "Life":
     """Return what runs the plan to its end; the run's ports are forwarded meanwhile."""
     from cli.forwarded_ports import forwarded
-    from engine import session
+    from engine.session import session
 
     async def run_plan(see: "OnEvent", on: "OnInterrupt") -> "RunResult":
         with forwarded(plan.ports, there, plan.nodes[0].name, out):
@@ -314,8 +314,8 @@ def _life(
 def _remove_old_logs(runs: Path, out: "Output") -> None:
     """Remove logs of earlier runs beyond the budget; an error is only a warning."""
     from cli.terminal import size
-    from engine.history import History
-    from engine.journal_budget import remove, runs_over_budget, stored_runs
+    from engine.record.history import History
+    from engine.record.journal_budget import remove, runs_over_budget, stored_runs
 
     with History(runs) as history:
         removed = runs_over_budget(stored_runs(runs, history.runs()))
@@ -338,7 +338,7 @@ def _pull_image(
         return plan
     import asyncio
 
-    from engine.container_images import pull
+    from engine.session.container_images import pull
 
     with out.progress() as view:
         pinned = asyncio.run(pull(plan, there, secrets, view.report))

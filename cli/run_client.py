@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from cli.healing import Healing
     from cli.output import Output
     from engine.contract.events import Event
-    from engine.following import OnEvent
-    from engine.known_run import KnownRun
-    from engine.result import RunResult
-    from engine.session import Answer, OnInterrupt
+    from engine.record.result import RunResult
+    from engine.record.run_errors import KnownRun
+    from engine.session.following import OnEvent
+    from engine.session.session import Answer, OnInterrupt
     from nodes.inventory import Inventory
 
     Life = Callable[[OnEvent, OnInterrupt], Coroutine[Any, Any, RunResult]]
@@ -43,7 +43,7 @@ class RunClient:
         from cli.lab_evidence import LabEvidence
         from cli.lost_head import head_watch
         from cli.run_view import RunView
-        from engine.journal_copy import evidence_folder
+        from engine.record.journal_copy import evidence_folder
 
         self._here, self._run, self._there, self._out = here, run, there, out
         self._since = since
@@ -63,7 +63,7 @@ class RunClient:
         """
         from cli.detached import show_detached
         from config.errors import Interrupted
-        from engine.known_run import Detached
+        from engine.record.run_errors import Detached
 
         def answer() -> "Answer":
             self._answer = asked()
@@ -101,8 +101,8 @@ class RunClient:
         from cli.code import fetch
         from cli.run_end import ending
         from config.errors import Interrupted
-        from engine.head import ClusterBusy, NotStarted
-        from engine.known_run import RunGoesOn, RunLost
+        from engine.record.run_errors import RunGoesOn, RunLost
+        from engine.session.head import ClusterBusy, NotStarted
 
         run, there, out = self._run, self._there, self._out
         try:
@@ -129,7 +129,7 @@ class RunClient:
     def _remove_after(self, error: BaseException) -> None:
         """Remove the cluster of a run that failed with this error of gpuctl, unless it is kept."""
         from cli.run_end import destroy, removable, report_teardown
-        from engine.known_run import RunLost
+        from engine.record.run_errors import RunLost
 
         if isinstance(error, RunLost) and error.saved:
             self._out.note(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from config.target import Target
-    from engine.known_run import KnownRun
+    from engine.record.run_errors import KnownRun
     from nodes.inventory import Inventory
     from provision.down import Teardown
 
@@ -74,7 +74,7 @@ def removable(
     """
     from cli.held import others_on
     from engine.agent.head.cluster_locks import BUSY, HEALS, HELD, REMOVAL, TAKEN
-    from engine.head import hold
+    from engine.session.head import hold
 
     cluster = there.cluster
     if is_lost or is_removed(here, cluster, out):
@@ -110,7 +110,7 @@ def destroy(here: "ChosenTarget", run_id: str, there: "Inventory", out: "Output"
     GpuctlError when that fails. Then the nodes power off by themselves, and the hint says so.
     """
     from cli.down import remove
-    from engine.head import prevent_power_off
+    from engine.session.head import prevent_power_off
 
     try:
         with prevent_power_off(run_id, there), out.progress() as view:
@@ -141,7 +141,7 @@ def report_teardown(teardown: "Teardown", out: "Output") -> None:
 
 def record_cost(gone: "Teardown | GpuctlError | None", runs: Path, run_id: str) -> None:
     """Store what the removed cluster has cost as the run's cost, if both are known."""
-    from engine.history import History
+    from engine.record.history import History
 
     cost = None if gone is None or isinstance(gone, GpuctlError) else gone.cost_usd
     if cost is not None:

@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.output import Output as Out
-    from engine.events import FirstEvent
-    from engine.known_run import KnownRun
-    from engine.lines import Line
-    from engine.result import RunResult
+    from engine.record.events import FirstEvent
+    from engine.record.lines import Line
+    from engine.record.result import RunResult
+    from engine.record.run_errors import KnownRun
     from nodes.inventory import Inventory
 
 
@@ -74,8 +74,8 @@ class RunView:
         folds: bool = False,
     ) -> None:
         from cli.line_view import LineView
-        from engine.lines import WholeLines
-        from engine.nccl_tests import TableParser
+        from engine.record.lines import WholeLines
+        from engine.record.nccl_tests import TableParser
 
         self._there = there
         self._names = [node.name for node in plan.nodes]
@@ -95,7 +95,7 @@ class RunView:
             return
         if self._out.as_json:
             if not self._out.is_quiet:
-                from engine.events import event_json
+                from engine.record.events import event_json
 
                 self._out.record(event_json(event), sys.stderr)
         elif isinstance(event, Output):
@@ -187,7 +187,7 @@ class RunView:
     def _idle_text(self, event: GpusIdle) -> str:
         from cli.top_view import idle_text
         from config.catalogue.instance_types import price_usd_h
-        from engine.metrics.idle import idle_cost
+        from engine.analysis.metrics.idle import idle_cost
 
         name, there = self._name(event.rank), self._there
         price = None if there is None else price_usd_h(there.instance_type)

@@ -1,6 +1,6 @@
 """The journals of a team's runs that are over, in its bucket: what they printed, used and found.
 
-The objects of a run are the files that its client keeps (`engine/journal_copy.py`), and its
+The objects of a run are the files that its client keeps (`engine/record/journal_copy.py`), and its
 setting. The journal's first piece is written last: with it a run's files are whole.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from engine.history import History, RunRecord
+    from engine.record.history import History, RunRecord
     from provision.aws.objects import Objects
 
 FOLDER = "journals"
@@ -80,7 +80,7 @@ def fetch_journal(here: "ChosenTarget", run: "RunRecord", out: "Output") -> None
 
 def _is_kept(run: "RunRecord", runs: "Path") -> bool:
     """Return whether this machine has all that anybody has of the run's journal."""
-    from engine.journal_copy import has_end, kept_path
+    from engine.record.journal_copy import has_end, kept_path
 
     is_there = kept_path(runs, run.run_id, JOURNAL).exists()
     return (run.is_lost and is_there) or has_end(runs, run.run_id)
@@ -90,7 +90,7 @@ def _share(
     run: "RunRecord", there: "Objects", history: "History", runs: "Path", out: "Output"
 ) -> None:
     from cli.terminal import size
-    from engine.journal_copy import kept_files, kept_path
+    from engine.record.journal_copy import kept_files, kept_path
 
     files = kept_files(runs, run.run_id)
     total = sum(path.stat().st_size for path in files if path.exists())
@@ -119,10 +119,10 @@ def _fetch(run_id: str, keys: "list[str]", there: "Objects", runs: "Path") -> No
     from tempfile import TemporaryDirectory
 
     from config.foreign import Malformed, parse_foreign
-    from engine.history import History
-    from engine.journal_copy import kept_files, kept_path, recorded_events
-    from engine.kept_results import keep_results
-    from engine.setting import Setting
+    from engine.record.history import History
+    from engine.record.journal_copy import kept_files, kept_path, recorded_events
+    from engine.record.kept_results import keep_results
+    from engine.record.run_context import Setting
 
     prefix = there.bucket.key(FOLDER, run_id, "")
     names = [key.removeprefix(prefix) for key in keys]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from config.target import Target
-    from engine.history import RunRecord
+    from engine.record.history import RunRecord
     from provision.aws.objects import Objects
 
 _NAMED = 20
@@ -76,7 +76,7 @@ def _exchange(target: "Target", out: "Output") -> None:
     """Exchange runs. Each has up to two objects, which never change: its begin and its end."""
     from cli.shared_journals import share_journals
     from config.bucket import Changed
-    from engine.history import History
+    from engine.record.history import History
     from provision.records.shared import objects
 
     there = objects(target)
@@ -113,7 +113,7 @@ def _shared_run(there: "Objects", prefix: str, name: str) -> "RunRecord | None":
     """Return the run of an object; None if it was removed meanwhile. Malformed for a wrong one."""
     from config.foreign import Malformed, parse_foreign
     from config.identifiers import RUN_ID, is_valid
-    from engine.history import RunRecord
+    from engine.record.history import RunRecord
 
     run_id, _, part = name.partition("/")
     if not is_valid(run_id, RUN_ID) or part not in ("begin", "end"):

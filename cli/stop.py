@@ -18,7 +18,7 @@ def stop(context: typer.Context, run: RunArgument) -> None:
     from cli.known_runs import known_run
     from cli.run_view import verdict
     from config.errors import InputError
-    from engine.session import stop as stop_run
+    from engine.session.session import stop as stop_run
     from provision.records.record import load_inventory
 
     here, out = chosen_target(context), output(context)

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
 
     from cli.output import Output
     from engine.contract.table import Timing
-    from engine.history import KeptFinding
-    from engine.nccl_tests import Facts, Table
+    from engine.record.history import KeptFinding
+    from engine.record.nccl_tests import Facts, Table
 
 
 def table_lines(table: "Table", node: str, out: "Output") -> list[str]:

@@ -108,7 +108,7 @@ async def _ask(wanted: "Sequence[Watched]", run_id: str | None, out: "Output") -
     import asyncio
 
     from config.errors import NodeError
-    from engine.metrics.live import live_runs
+    from engine.analysis.metrics.live import live_runs
 
     asked = (live_runs(one.inventory, run_id) for one in wanted)
     answers = await asyncio.gather(*asked, return_exceptions=True)  # judged one by one below
@@ -126,8 +126,8 @@ def _show_record(here: "ChosenTarget", run_id: str, out: "Output") -> None:
     """Show what a run that is over used."""
     from cli.top_view import record_document, record_lines
     from config.errors import InputError
-    from engine.metrics.record import recorded_samples
-    from engine.metrics.summary import summaries
+    from engine.analysis.metrics.summary import summaries
+    from engine.record.metrics_record import recorded_samples
 
     found = summaries(recorded_samples(here.state / "runs", run_id))
     if not found:

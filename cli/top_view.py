@@ -10,10 +10,10 @@ from cli.terminal import elapsed, money
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from engine.metrics.idle import IdleCost
-    from engine.metrics.live import LiveRun
-    from engine.metrics.summary import NodeSummary
-    from engine.metrics.usage import GpuUsage, Usage
+    from engine.analysis.metrics.idle import IdleCost
+    from engine.analysis.metrics.live import LiveRun
+    from engine.analysis.metrics.summary import NodeSummary
+    from engine.analysis.metrics.usage import GpuUsage, Usage
     from nodes.inventory import Inventory
 
 STALE_S = 20.0
@@ -32,7 +32,7 @@ class Watched:
 
     def idle(self) -> "list[IdleCost]":
         """Return the GPUs that are idle although a run has them."""
-        from engine.metrics.idle import idle_cost
+        from engine.analysis.metrics.idle import idle_cost
 
         found = [
             idle_cost(

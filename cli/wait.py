@@ -10,7 +10,7 @@ from cli.options import chosen_target, output
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from engine.following import OnEvent
+    from engine.session.following import OnEvent
     from nodes.inventory import Inventory
 
 TIMED_OUT = 124
@@ -36,7 +36,7 @@ def wait(
 
     from cli.known_runs import known_run
     from cli.lost_head import head_watch
-    from engine.history import History
+    from engine.record.history import History
     from provision.records.record import load_inventory
 
     here, out = chosen_target(context), output(context)
@@ -73,7 +73,7 @@ async def _has_ended(
     """Follow the run; return whether it ended in time."""
     import asyncio
 
-    from engine.session import follow
+    from engine.session.session import follow
 
     try:
         async with asyncio.timeout(seconds):

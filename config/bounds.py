@@ -2,7 +2,8 @@
 
 pydantic reads them from every model and every dataclass that has such a type
 (`__get_pydantic_core_schema__`, https://docs.pydantic.dev/latest/concepts/types/, 2026-11-27).
-The agent on a node has no pydantic and ignores them: engine/bundle.py takes this file with it.
+The agent on a node has no pydantic and ignores them; engine/session/bundle.py takes this file with
+it.
 """
 
 from __future__ import annotations

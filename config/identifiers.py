@@ -26,7 +26,7 @@ RunName = Annotated[str, Pattern(RUN_NAME)]
 """The name that a run file gives its run."""
 
 RunId = Annotated[str, Pattern(RUN_ID)]
-"""A run's name, a hyphen and six hexadecimal digits (`engine.launch_plan.new_run_id`)."""
+"""A run's name, a hyphen and six hexadecimal digits (`engine.plan.launch_plan.new_run_id`)."""
 
 NodeName = Annotated[str, Pattern(NODE_NAME)]
 """A host name without dots, as `node0`."""

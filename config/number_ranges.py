@@ -1,6 +1,6 @@
 """Numbers with runs of neighbours folded, as in names of nodes and in messages about ranks.
 
-The agent's bundle takes this file with it (engine/bundle.py): the standard library alone.
+The agent's bundle takes this file with it (engine/session/bundle.py): the standard library alone.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import yaml
 from cli.main import RUN_FAILED_ITSELF
 from config.errors import GpuctlError
 from config.loading.load import load_cluster
-from engine.nccl_tests import Table
+from engine.record.nccl_tests import Table
 from provision.aws.clients import aws_errors, client
 from smoke.tagged import left_behind, tagged
 from smoke.versions import node_versions

@@ -1,6 +1,6 @@
 """Variables that a run file cannot set, because gpuctl or a launcher sets them.
 
-One table for the check of `env`, for the plan (engine/modes) and for docs/modes.md. `RANK` and
+One table for the check of `env`, for the plan (engine/plan/modes) and for docs/modes.md. `RANK` and
 `WORLD_SIZE` count nodes in TI-ONE and processes in torch; a type has only one of the meanings.
 """
 

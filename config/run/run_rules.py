@@ -1,6 +1,6 @@
 """Rules about run files that need more than one field's type: raw data in, mistakes out.
 
-The rules do not know the cluster; engine/rules.py has those that depend on the nodes.
+The rules do not know the cluster; engine/plan/rules.py has those that depend on the nodes.
 """
 
 import re

@@ -570,7 +570,7 @@ class OutputDropped(Event):
     """Output that was removed because the journal was over its budget.
 
     It was at the offsets `start` to `end` of the journal. Without `ranks`, a client left other
-    events out (engine/event_budget.py).
+    events out (engine/record/event_budget.py).
     """
 
     kind = "output_dropped"

@@ -1,4 +1,4 @@
-"""The launch plan: everything that a run executes, as one value (engine/launch_plan.py makes it).
+"""The launch plan: everything that a run executes, as one value (plan/launch_plan.py makes it).
 
 Client and agent have the same classes. Times are in seconds, sizes in bytes.
 """
@@ -105,8 +105,8 @@ class ReadyPlan:
 class CodePlan:
     """The working folder of a run: the tree that it begins with, and the outputs in it.
 
-    `tree` is the hash of a tree of files (engine/code.py), empty for a folder that begins empty.
-    `files` and `size` are those of the tree; `outputs` are paths and patterns in the folder.
+    `tree` is the hash of a tree of files (plan/source_tree.py), empty for a folder that begins
+    empty. `files` and `size` are those of the tree; `outputs` are paths and patterns in the folder.
     """
 
     tree: str = ""
@@ -229,7 +229,8 @@ class LaunchPlan:
     nodes, before they power off; empty without shared storage, and if the cluster stays.
     `code` is the run's working folder; without it jobs start in the home.
     `least_nodes` is the number of nodes with which the run may go on after it has lost some, and
-    `sizes` are its plans on fewer nodes (engine/sizes.py), if the run file has a range and `retry`.
+    `sizes` are its plans on fewer nodes (plan/elastic_plans.py), if the run file has a range and
+    `retry`.
     `is_spot` means that AWS may reclaim the nodes. With `workers-done` the run ends when every
     node with the role `worker` has exited with 0. `programs` are the programs of nccl-tests that
     the commands name, in order; `sweep` has the cases of `type: nccl-tests`. `dashboard` is a URL

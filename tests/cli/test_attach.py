@@ -30,12 +30,12 @@ from cli.output import Output
 from cli.run_end import ending
 from config.errors import InputError, NodeError, RunError
 from config.target import Target
-from engine import following, session
 from engine.contract.codec import from_json, to_json
 from engine.contract.events import RunStarted
 from engine.contract.plan import LaunchPlan
-from engine.history import History
-from engine.result import RunResult
+from engine.record.history import History
+from engine.record.result import RunResult
+from engine.session import following, session
 from provision.aws.account import Caller
 from provision.records import record
 from provision.records.record import load_inventory
@@ -208,7 +208,7 @@ def test_who_attaches_to_a_head_that_powered_off_hears_what_is_left(
     async def silent(*_: object) -> None:
         raise NodeError("node0 does not answer", "")
 
-    monkeypatch.setattr("engine.head.find_run", silent)
+    monkeypatch.setattr("engine.session.head.find_run", silent)
     plan = make_plan(on_stop="destroy")
     with History(tmp_path) as history:
         history.begin(plan)
@@ -449,8 +449,8 @@ def going(cluster: Target, monkeypatch: pytest.MonkeyPatch) -> LaunchPlan:  # no
     async def follow(*_: object) -> RunResult:
         return finished(plan)
 
-    monkeypatch.setattr("engine.head.find_run", find)
-    monkeypatch.setattr("engine.session.attach", follow)
+    monkeypatch.setattr("engine.session.head.find_run", find)
+    monkeypatch.setattr("engine.session.session.attach", follow)
     return plan
 
 
@@ -488,8 +488,8 @@ def test_a_head_does_not_decide_whether_the_cluster_is_removed(
     async def follow(*_: object) -> RunResult:
         return finished(plan)
 
-    monkeypatch.setattr("engine.head.find_run", find)
-    monkeypatch.setattr("engine.session.attach", follow)
+    monkeypatch.setattr("engine.session.head.find_run", find)
+    monkeypatch.setattr("engine.session.session.attach", follow)
     done = gpuctl("attach", plan.run_id)
     assert done.exit_code == 0, done.output
     assert removed == (["demo"] if ours == "destroy" else [])

@@ -11,7 +11,7 @@ from shlex import quote
 import pytest
 
 from config.target import Target
-from engine.history import History
+from engine.record.history import History
 from tests.cli.conftest import remember
 from tests.cli.test_command import COMMAND, ROOT
 from tests.engine.conftest import make_inventory, make_plan

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from cli.main import app
 from config.errors import InputError
 from config.target import Target
-from engine.history import History
+from engine.record.history import History
 from provision.spending.ledger import keep
 from tests.engine.conftest import make_plan
 from tests.provision.test_ownership import with_id

@@ -16,8 +16,8 @@ import provision.down
 from cli.main import app
 from config.errors import CloudError
 from config.target import Target
-from engine.history import History
-from engine.holder import Holder
+from engine.record.history import History
+from engine.session.cluster_runs import Holder
 from nodes.ssh_hosts import write_hosts
 from provision.aws.clients import client, forget_clients
 from provision.aws.machine_images import BASTION_IMAGE, image_id
@@ -151,7 +151,7 @@ def test_nothing_is_removed_while_another_client_makes_nodes_again(
 
     holder = Holder(run_id="job-000001", state="started", nodes=("node0",))
     monkeypatch.setattr("cli.held.holders_of", lambda *_: (holder,))
-    monkeypatch.setattr("engine.head.hold", hold)
+    monkeypatch.setattr("engine.session.head.hold", hold)
     monkeypatch.setattr("provision.records.record.load_inventory", lambda *_: make_inventory(1))
     monkeypatch.setattr("provision.down.down", lambda name, *_: Teardown(name, (), 1.0, None))
     record.write(a_record().now("ready"), remembered)

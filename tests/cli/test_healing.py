@@ -14,7 +14,7 @@ from cli.output import Output
 from cli.run_end import removable
 from config.errors import CloudError, InputError
 from engine.contract.events import AttemptStarted, RunNode, WaitingForNodes
-from engine.head import Head
+from engine.session.head import Head
 from tests.engine.conftest import make_inventory
 
 WAITS = WaitingForNodes(time=0, nodes=("node1",), seconds=60)
@@ -45,8 +45,8 @@ class Cloud:
             "provision.up.up": self._up,
             "provision.lease.join": self._join,
             "provision.access.check_new_machines": self._check_key,
-            "engine.head.Head.report_healed": report,
-            "engine.head.hold": self._hold,
+            "engine.session.head.Head.report_healed": report,
+            "engine.session.head.hold": self._hold,
             "cli.healing._new_nodes": lambda *_: {} if self.is_gone else {"node1": "10.0.0.9"},
         }.items():
             monkeypatch.setattr(name, value)
@@ -192,7 +192,7 @@ def test_the_end_of_a_run_waits_for_a_client_that_makes_nodes(
     def hold(*_: object) -> Iterator[str]:
         yield answers.pop(0)
 
-    monkeypatch.setattr("engine.head.hold", hold)
+    monkeypatch.setattr("engine.session.head.hold", hold)
     monkeypatch.setattr("cli.held.others_on", lambda *_: False)
     monkeypatch.setattr("cli.run_end.is_removed", lambda *_: False)
     with removable(SimpleNamespace(), "job-000001", THERE, Output()) as may_remove:  # type: ignore[arg-type]

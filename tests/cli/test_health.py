@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from config.target import Target
-from engine.holder import Holder
+from engine.session.cluster_runs import Holder
 from infra.fleet import Fleet, FleetNode
 from nodes.inventory import Inventory, Node
 from provision.health.model import Finding, Severity

@@ -15,9 +15,9 @@ from cli.main import app
 from cli.output import Output
 from config.errors import InputError
 from config.target import Target
-from engine import session
 from engine.contract.events import Event, RunStarted
-from engine.known_run import RunGoesOn
+from engine.record.run_errors import RunGoesOn
+from engine.session import session
 from infra.stack.changes import Change, Plan
 from provision.down import Teardown
 from provision.preflight.replacements import OlderSettings
@@ -140,7 +140,7 @@ def test_a_head_that_is_silent_does_not_hold_down_up(
     there = remember(site.inventory, remembered)
     for name in ("id_ed25519", "known_hosts"):
         (site.inventory.folder / name).rename(there.folder / name)
-    monkeypatch.setattr("engine.holder.ASK_S", 1.0)
+    monkeypatch.setattr("engine.session.cluster_runs.ASK_S", 1.0)
     site.bastion.process.send_signal(signal.SIGSTOP)
     try:
         done = gpuctl("down", "demo", "--yes")

@@ -10,7 +10,7 @@ import pytest
 
 from config.errors import StateError
 from config.folders import cache_home, config_home, home, state_home
-from engine.history import History
+from engine.record.history import History
 from tests.cli.test_command import COMMAND, ROOT
 from tests.engine.conftest import make_plan
 
@@ -123,7 +123,7 @@ REFUSALS = """
 from config.errors import StateError
 from config.files import write_new, write_whole
 from config.folders import cache_home, config_home, state_home
-from engine.history import History
+from engine.record.history import History
 from tests.engine.conftest import make_plan
 
 def begin_run() -> None:

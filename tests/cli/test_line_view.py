@@ -13,7 +13,7 @@ from cli import line_view
 from cli.line_view import FOLD_S, Folding, LineView, dropped_lines
 from cli.output import Output as Out
 from engine.contract.events import DroppedOutput, OutputDropped
-from engine.lines import Line
+from engine.record.lines import Line
 
 
 def line(rank: int, text: str, at: float = 0.0) -> Line:

@@ -21,9 +21,9 @@ from engine.contract.events import (
     OutputDropped,
     to_line,
 )
-from engine.history import History
-from engine.journal_copy import JournalCopy
-from engine.lines import Line
+from engine.record.history import History
+from engine.record.journal_copy import JournalCopy
+from engine.record.lines import Line
 from tests.engine.conftest import make_plan
 
 

@@ -18,7 +18,7 @@ from config.errors import InputError
 from config.progress import Progress
 from engine.contract.events import FollowedFailure, RunStarted
 from engine.contract.events import Output as Line
-from engine.result import RunResult
+from engine.record.result import RunResult
 from tests.cli.test_command import COMMAND, ROOT, gpuctl
 from tests.engine.conftest import make_plan
 

@@ -12,13 +12,13 @@ from cli.main import app
 from cli.terminal import size
 from config.errors import CloudError, InputError, RunError
 from config.target import Target
-from engine import journal_budget
 from engine.contract.events import Output, to_line
-from engine.history import History
-from engine.journal_budget import remove, stored_runs
-from engine.journal_copy import JournalCopy, write_evidence
-from engine.launch_plan import launch_plan
-from engine.result import RunResult
+from engine.plan.launch_plan import launch_plan
+from engine.record import journal_budget
+from engine.record.history import History
+from engine.record.journal_budget import remove, stored_runs
+from engine.record.journal_copy import JournalCopy, write_evidence
+from engine.record.result import RunResult
 from provision.aws.account import Caller
 from provision.records import record
 from tests.cli.conftest import remember

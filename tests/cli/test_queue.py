@@ -12,9 +12,9 @@ from config.errors import InputError
 from config.target import Target
 from engine.contract.codec import from_json
 from engine.contract.events import RunQueued
-from engine.history import History
-from engine.holder import Holder
-from engine.launch_plan import launch_plan
+from engine.plan.launch_plan import launch_plan
+from engine.record.history import History
+from engine.session.cluster_runs import Holder
 from nodes.inventory import Inventory
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_run
@@ -40,7 +40,7 @@ def head(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> list[Holder]:
     async def find(inventory: Inventory) -> tuple[Holder, ...]:
         return tuple(answer)
 
-    monkeypatch.setattr("engine.holder.find_holders", find)
+    monkeypatch.setattr("engine.session.cluster_runs.find_holders", find)
     return answer
 
 
@@ -90,8 +90,8 @@ def test_a_run_that_does_not_wait_stays_as_it_is(
     async def refuse(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr("engine.holder.move_run", refuse)
-    monkeypatch.setattr("engine.holder.drop_run", refuse)
+    monkeypatch.setattr("engine.session.cluster_runs.move_run", refuse)
+    monkeypatch.setattr("engine.session.cluster_runs.drop_run", refuse)
     refused = gpuctl("queue", *words)
     assert isinstance(refused.exception, InputError)
     assert str(refused.exception) == (
@@ -116,7 +116,7 @@ def test_a_run_of_another_machine_can_be_moved(
         moved.append((run_id, place))
         return True
 
-    monkeypatch.setattr("engine.head.find_run", find)
-    monkeypatch.setattr("engine.holder.move_run", move)
+    monkeypatch.setattr("engine.session.head.find_run", find)
+    monkeypatch.setattr("engine.session.cluster_runs.move_run", move)
     assert gpuctl("queue", "move", "zzz", "first").exit_code == 0
     assert moved == [("zzz-000001", 1)]

@@ -9,8 +9,8 @@ from typer.testing import Result
 
 from config.target import Target
 from engine.contract.events import Output, to_line
-from engine.history import History
-from engine.journal_copy import JournalCopy
+from engine.record.history import History
+from engine.record.journal_copy import JournalCopy
 from provision.records import record
 from tests.cli.test_attach import client, detached  # noqa: F401  fixtures are found by import
 from tests.cli.test_homes import as_user

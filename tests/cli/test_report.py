@@ -16,11 +16,13 @@ from cli import report_page
 from cli.report import _picture as picture_of
 from cli.report import _write as write
 from config.errors import InputError
-from engine import charts
-from engine.bisect.report import Bisect, verdict_line
-from engine.bisect.report import keep as write_bisect
-from engine.bisect.rounds import Trial
-from engine.bisect.verdict import Measurement, suspects
+from engine.analysis import charts
+from engine.analysis.bisect.report import Bisect, verdict_line
+from engine.analysis.bisect.report import keep as write_bisect
+from engine.analysis.bisect.rounds import Trial
+from engine.analysis.bisect.verdict import Measurement, suspects
+from engine.analysis.report import Report, pairs_in
+from engine.analysis.timeline import Timeline
 from engine.contract.events import (
     FollowedFailure,
     NodeExited,
@@ -31,12 +33,10 @@ from engine.contract.events import (
     to_line,
 )
 from engine.contract.table import Row, TableRank, Timing
-from engine.history import History, KeptFinding, RunRecord
-from engine.journal_copy import JournalCopy
-from engine.nccl_tests import Facts, Table
-from engine.report import Report, pairs_in
-from engine.setting import Setting
-from engine.timeline import Timeline
+from engine.record.history import History, KeptFinding, RunRecord
+from engine.record.journal_copy import JournalCopy
+from engine.record.nccl_tests import Facts, Table
+from engine.record.run_context import Setting
 from tests.cli.chromium import open_page
 from tests.cli.test_command import ROOT, gpuctl
 from tests.engine.conftest import make_plan

@@ -9,11 +9,11 @@ import pytest
 from cli import report_page
 from cli.report_metrics import curves
 from config.catalogue.instance_types import price_usd_h
-from engine.metrics.curves import course
-from engine.metrics.sample import Sample
-from engine.metrics.summary import summaries
-from engine.report import Report
-from engine.setting import Setting
+from engine.analysis.metrics.curves import course
+from engine.analysis.metrics.summary import summaries
+from engine.analysis.report import Report
+from engine.record.run_context import Setting
+from engine.record.sample import Sample
 from tests.cli.test_report import report_of
 from tests.engine.test_metrics import gpu, sample
 

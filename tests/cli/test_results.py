@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.contract.events import FollowedFailure
-from engine.history import History
+from engine.record.history import History
 from tests.cli.test_command import gpuctl
 from tests.engine.conftest import make_plan
 from tests.engine.test_comparison import table

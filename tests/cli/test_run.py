@@ -19,12 +19,13 @@ from config.errors import CloudError, InputError, InvalidFiles
 from config.run.run_file import Ray
 from config.target import Target
 from engine.contract.plan import LaunchPlan
-from engine.history import History
-from engine.holder import Holder
-from engine.known_run import RunGoesOn, RunLost
-from engine.launch_plan import launch_plan
-from engine.metrics.record import recorded_samples
-from engine.result import RunResult
+from engine.plan import launch_plan as planning
+from engine.plan.launch_plan import launch_plan
+from engine.record.history import History
+from engine.record.metrics_record import recorded_samples
+from engine.record.result import RunResult
+from engine.record.run_errors import RunGoesOn, RunLost
+from engine.session.cluster_runs import Holder
 from lab.places import Places
 from provision.aws.account import Caller
 from provision.down import Teardown
@@ -182,14 +183,12 @@ def test_a_dry_run_shows_the_secrets_name_and_looks_nothing_up(
 def test_warnings_of_the_plan_are_on_stderr(
     cluster: Target, gpuctl_run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import engine.launch_plan
-
-    plan = engine.launch_plan.launch_plan
+    plan = planning.launch_plan
 
     def with_warning(*arguments: Any) -> LaunchPlan:
         return replace(plan(*arguments), warnings=("NCCL_X does harm", "so does Y"))
 
-    monkeypatch.setattr(engine.launch_plan, "launch_plan", with_warning)
+    monkeypatch.setattr(planning, "launch_plan", with_warning)
     done = gpuctl_run("type: task\nname: job\ncommands: [x]\n", "--dry-run", "--json")
     assert done.stderr == "gpuctl: warning: NCCL_X does harm\ngpuctl: warning: so does Y\n"
 
@@ -237,8 +236,10 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Teardown(cluster, ("VPC vpc-1",), 60.0, 1.5)
 
     monkeypatch.setattr("cli.down.remove", remove)
-    monkeypatch.setattr("engine.head.prevent_power_off", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr("engine.head.hold", lambda *_: contextlib.nullcontext("held"))
+    monkeypatch.setattr(
+        "engine.session.head.prevent_power_off", lambda *_: contextlib.nullcontext()
+    )
+    monkeypatch.setattr("engine.session.head.hold", lambda *_: contextlib.nullcontext("held"))
     ours = Caller("123456789012", "arn:aws:iam::123456789012:user/ann")
     monkeypatch.setattr("provision.aws.account.caller", lambda _: ours)
     return names
@@ -265,7 +266,7 @@ def running(monkeypatch: pytest.MonkeyPatch, end: Callable[[LaunchPlan], RunResu
     async def run(plan: LaunchPlan, *_: object) -> RunResult:
         return end(plan)
 
-    monkeypatch.setattr("engine.session.run", run)
+    monkeypatch.setattr("engine.session.session.run", run)
 
 
 def test_the_cluster_goes_before_the_result_is_printed(
@@ -303,7 +304,7 @@ def test_a_cluster_that_another_client_removes_or_other_runs_use_is_left_to_them
     other = Holder(run_id="other-000002", state="waiting", nodes=("node0",))
     monkeypatch.setattr("cli.held.holders_of", lambda *_: (other,))
     running(monkeypatch, finished)
-    monkeypatch.setattr("engine.head.hold", lambda *_: contextlib.nullcontext(answer))
+    monkeypatch.setattr("engine.session.head.hold", lambda *_: contextlib.nullcontext(answer))
     done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
     assert done.exit_code == 0
     assert printed in done.output
@@ -414,7 +415,7 @@ def test_logs_that_cannot_be_removed_fail_no_run(
     def refuse(_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("engine.journal_budget.shutil", SimpleNamespace(rmtree=refuse))
+    monkeypatch.setattr("engine.record.journal_budget.shutil", SimpleNamespace(rmtree=refuse))
     monkeypatch.setenv("MY_TOKEN", "hunter2-hunter2")
     old = cluster.runs / earlier(cluster, "old", 31)
     done = gpuctl_run(SECRET)

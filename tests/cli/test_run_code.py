@@ -10,9 +10,9 @@ from typer.testing import Result
 from config.errors import InputError, InvalidFiles, NodeError
 from config.target import Target
 from engine.contract.plan import LaunchPlan
-from engine.known_run import RunLost
-from engine.outputs import Fetched
-from engine.result import RunResult
+from engine.record.result import RunResult
+from engine.record.run_errors import RunLost
+from engine.session.outputs import Fetched
 from tests.cli.test_run import (
     cluster,  # noqa: F401  fixtures are found by import
     finished,
@@ -45,7 +45,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def send(tree: object, *_: object) -> None:
         paths.extend(entry[0] for entry in tree.entries)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr("engine.code_transfer.send_tree", send)
+    monkeypatch.setattr("engine.session.code_transfer.send_tree", send)
     running(monkeypatch, finished)
     return paths
 
@@ -134,7 +134,7 @@ def order(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> list[str]:  # 
         seen.append("fetched" if not removed else "too late")
         return Fetched(folder, 3, 5 << 20, ("node1: no space",))
 
-    monkeypatch.setattr("engine.outputs.fetch_outputs", fetch)
+    monkeypatch.setattr("engine.session.outputs.fetch_outputs", fetch)
     return seen
 
 
@@ -190,7 +190,7 @@ def test_outputs_that_do_not_come_back_keep_no_cluster(
         raise error
 
     running(monkeypatch, finished)
-    monkeypatch.setattr("engine.outputs.fetch_outputs", fail)
+    monkeypatch.setattr("engine.session.outputs.fetch_outputs", fail)
     done = gpuctl_run(WITH_OUTPUTS, "--on-stop", "destroy")
     assert done.exit_code == 0, done.output
     assert removed == ["demo"]

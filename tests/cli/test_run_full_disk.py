@@ -11,8 +11,8 @@ from cli import main
 from cli.main import app
 from config.errors import StateError
 from config.target import Target
-from engine.history import History
-from engine.known_run import RunGoesOn
+from engine.record.history import History
+from engine.record.run_errors import RunGoesOn
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
 from tests.engine.test_session import (

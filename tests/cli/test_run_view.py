@@ -33,8 +33,8 @@ from engine.contract.events import (
     RankStarted,
     RunFinished,
 )
-from engine.lines import WholeLines
-from engine.result import RunResult
+from engine.record.lines import WholeLines
+from engine.record.result import RunResult
 from tests.engine.conftest import make_inventory, make_plan
 
 NOTICE = NodeInterrupted(time=1795162145.0, rank=1, action="terminate", at="2026-11-20T08:11:01Z")

@@ -11,15 +11,15 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from config.target import Target
 from engine.contract.events import Output, RunFinished, to_line
-from engine.history import History, RunRecord
-from engine.journal_copy import (
+from engine.record.history import History, RunRecord
+from engine.record.journal_copy import (
     JournalCopy,
     evidence_folder,
     outputs_folder,
     samples_path,
     write_evidence,
 )
-from engine.setting import Setting
+from engine.record.run_context import Setting
 from lab.buckets import make_bucket
 from provision.aws.objects import Objects
 from tests.engine.conftest import make_plan

@@ -10,7 +10,7 @@ from cli.chosen_target import ChosenTarget
 from cli.detached import show_detached
 from cli.output import Output
 from cli.terminal import name_streams
-from engine.known_run import RunGoesOn
+from engine.record.run_errors import RunGoesOn
 from tests.cli.test_command import COMMAND
 from tests.cli.test_quick import cluster, environment  # noqa: F401  a fixture
 from tests.engine.test_session import job

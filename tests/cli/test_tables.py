@@ -10,8 +10,8 @@ from cli.output import Output
 from cli.tables import table_lines, transport_lines
 from engine.contract.plan import Case
 from engine.contract.table import Row, Timing
-from engine.history import History, KeptFinding
-from engine.nccl_tests import Facts, Table
+from engine.record.history import History, KeptFinding
+from engine.record.nccl_tests import Facts, Table
 from tests.cli.test_command import ROOT, gpuctl
 from tests.engine.conftest import make_plan
 from tests.engine.test_history import result

@@ -13,10 +13,10 @@ from cli.output import Output
 from cli.top_view import bar, rate
 from config.errors import InputError, NodeError
 from config.target import Target
-from engine.journal_copy import samples_path
-from engine.metrics.live import LiveRun
-from engine.metrics.sample import Sample
-from engine.metrics.usage import usage
+from engine.analysis.metrics.live import LiveRun
+from engine.analysis.metrics.usage import usage
+from engine.record.journal_copy import samples_path
+from engine.record.sample import Sample
 from nodes.inventory import Inventory
 from provision.records import record
 from tests.cli.conftest import remember
@@ -45,7 +45,7 @@ def heads(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> list[Answer]:
     async def ask(inventory: Inventory, run_id: str | None = None) -> tuple[LiveRun, ...]:
         return answers[0](inventory.cluster, run_id)
 
-    monkeypatch.setattr("engine.metrics.live.live_runs", ask)
+    monkeypatch.setattr("engine.analysis.metrics.live.live_runs", ask)
     return answers
 
 

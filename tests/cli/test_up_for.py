@@ -17,7 +17,7 @@ from config.loading.load import check, load_cluster, load_run
 from config.manifests.given import NOTHING_GIVEN
 from config.manifests.requirements import manifest_requirements
 from config.target import Target
-from engine.launch_plan import launch_plan
+from engine.plan.launch_plan import launch_plan
 from tests import golden
 from tests.engine.conftest import make_inventory
 

@@ -17,8 +17,8 @@ from config.run.env import Secret
 from config.run.requirements import Requires
 from config.run.retry import CAUSES
 from config.run.run_file import Task
-from engine.launch_plan import launch_plan
-from engine.script import job_script
+from engine.plan.launch_plan import launch_plan
+from engine.plan.script import job_script
 from tests.config.dstack_cases import DSTACK_CASES, IMAGE, TASK
 from tests.engine.conftest import make_inventory
 

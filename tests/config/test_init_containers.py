@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from config.run.env import Secret
-from engine.script import job_script
+from engine.plan.script import job_script
 from tests.config.manifest_texts import LAUNCHER_AT, MPIJOB, VOLCANO
 from tests.config.test_manifest_files import OF_MINE, RUNTIME, lines, run_of
 

@@ -20,7 +20,7 @@ from config.manifests.converted import Placed
 from config.run.env import Secret
 from config.run.run_file import Run, Task
 from config.yaml.marked_yaml import read_yaml
-from engine.script import job_script
+from engine.plan.script import job_script
 from tests import golden
 from tests.config.manifest_cases import MANIFEST_CASES, NEAR_MISSES
 from tests.config.manifest_texts import (

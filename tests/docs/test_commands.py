@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from cli.main import app
 from config.cluster.cluster_file import Cluster
 from config.loading.load import check, load_cluster, load_run
-from engine.modes.job import node_range
-from engine.proposal import propose
+from engine.plan.modes.job import node_range
+from engine.plan.proposal import propose
 from lab.fault_kinds import parse
 from tests.docs.gpuctl_words import PLACEHOLDERS, complaints, parsed, spelled_out
 from tests.docs.pages import HOME, PAGES, Block, Command, blocks, commands, spans

@@ -31,14 +31,14 @@ from engine.agent.link.control import SOCKET, serve
 from engine.agent.link.event_stream import EventStream
 from engine.agent.link.launcher import HELD
 from engine.agent.node import evidence, supervisor_link
-from engine.bundle import agent_bundle
 from engine.contract.codec import from_json, to_json
 from engine.contract.events import Event, Output
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import Verdict
-from engine.events import parse_event
-from engine.launch_plan import launch_plan
-from engine.modes.job import node_range
+from engine.plan.launch_plan import launch_plan
+from engine.plan.modes.job import node_range
+from engine.record.events import parse_event
+from engine.session.bundle import agent_bundle
 from nodes.inventory import Bastion, Inventory, Node
 from tests.engine.machines import two_machines
 from tests.storm.supervise import NODE

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine import session
 from engine.contract.events import Event, Output
-from engine.result import RunResult
+from engine.record.result import RunResult
+from engine.session import session
 from nodes.inventory import Inventory
 from tests.engine.machines import MPI_JOB, job, on
 

@@ -11,11 +11,11 @@ from typing import Any
 from config.errors import NodeError
 from config.progress import silent
 from config.run.run_file import Task
-from engine import session
 from engine.contract.events import Event, Output
 from engine.contract.plan import LaunchPlan
-from engine.launch_plan import launch_plan, new_run_id
-from engine.result import RunResult
+from engine.plan.launch_plan import launch_plan, new_run_id
+from engine.record.result import RunResult
+from engine.session import session
 from lab.places import Places
 from nodes import dial
 from nodes.inventory import Bastion, Inventory, Node, save

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from config.errors import Interrupted
-from engine import session
 from engine.contract.codec import from_json
 from engine.contract.events import Event, RunFinished, RunStarted
 from engine.contract.plan import LaunchPlan
-from engine.head import find_run
-from engine.history import History
-from engine.journal_copy import recorded_events
-from engine.known_run import Detached
-from engine.result import RunResult
-from engine.session import Answer
+from engine.record.history import History
+from engine.record.journal_copy import recorded_events
+from engine.record.result import RunResult
+from engine.record.run_errors import Detached
+from engine.session import session
+from engine.session.head import find_run
+from engine.session.session import Answer
 from tests.engine.test_session import (
     INVENTORY,
     connections,  # noqa: F401  a fixture

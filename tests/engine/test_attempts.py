@@ -22,7 +22,7 @@ from engine.contract.events import (
 )
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import Verdict
-from engine.result import ResultCollector
+from engine.record.result import ResultCollector
 from tests.engine.conftest import LocalCluster, make_plan
 from tests.engine.test_resuming import Supervised
 

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from engine.agent.node.bash_entries import first_fault
-from engine.script import job_script
+from engine.plan.script import job_script
 from tests.config.command_cases import GOOD_COMMANDS
 
 

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.terminal import elapsed
-from engine.bisect.launch import RoundReader, run_file
-from engine.bisect.report import describe, ring_line, verdict_line
-from engine.bisect.rounds import Round, Trial, count_runs, first_rounds, last_round
-from engine.bisect.verdict import Measurement, confirmed, next_round, suspects
+from engine.analysis.bisect.launch import RoundReader, run_file
+from engine.analysis.bisect.report import describe, ring_line, verdict_line
+from engine.analysis.bisect.rounds import Round, Trial, count_runs, first_rounds, last_round
+from engine.analysis.bisect.verdict import Measurement, confirmed, next_round, suspects
 from engine.contract.events import Output
-from engine.launch_plan import launch_plan
+from engine.plan.launch_plan import launch_plan
 from nodes.inventory import Inventory
 from tests.engine.conftest import make_inventory
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from config.errors import RunError
-from engine.bisect.launch import RoundReader, run_file
-from engine.bisect.report import (
+from engine.analysis.bisect.launch import RoundReader, run_file
+from engine.analysis.bisect.report import (
     Bisect,
     describe,
     failure_lines,
@@ -17,8 +17,8 @@ from engine.bisect.report import (
     verdict_line,
     verdict_lines,
 )
-from engine.bisect.rounds import Round, Trial, count_runs, first_rounds, last_round
-from engine.bisect.verdict import (
+from engine.analysis.bisect.rounds import Round, Trial, count_runs, first_rounds, last_round
+from engine.analysis.bisect.verdict import (
     Measurement,
     SpeedEvidence,
     Suspect,
@@ -28,7 +28,7 @@ from engine.bisect.verdict import (
     suspects,
 )
 from engine.contract.events import Output, RunFinished
-from engine.history import RunRecord
+from engine.record.history import RunRecord
 
 NAMES = ("a", "b", "c", "d")
 

@@ -8,7 +8,6 @@ import pytest
 
 from config.run.run_file import NcclTests
 from engine.agent.judge.case_progress import CaseProgress
-from engine.cases import binary_size, list_cases, size_flag
 from engine.contract.codec import from_json, to_json
 from engine.contract.events import (
     CaseStarted,
@@ -20,8 +19,9 @@ from engine.contract.events import (
     TableWritten,
 )
 from engine.contract.plan import Case, LaunchPlan, Sweep
-from engine.nccl_tests import TableParser
-from engine.places import run_folder
+from engine.plan.cases import binary_size, list_cases, size_flag
+from engine.plan.remote_paths import run_folder
+from engine.record.nccl_tests import TableParser
 from tests.engine.test_modes import planned, run_of
 from tests.engine.test_nccl_tests import out
 from tests.engine.test_numbers import document, row, table

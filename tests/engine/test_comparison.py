@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from engine.comparison import Difference, compare
+from engine.analysis.comparison import Difference, compare
+from engine.analysis.measurements import measurements
 from engine.contract.plan import Case
 from engine.contract.table import Row, TableRank, Timing
-from engine.measurements import measurements
-from engine.nccl_tests import Facts, Table
+from engine.record.nccl_tests import Facts, Table
 
 
 def table(*times: float, in_place: float | None = None, **facts: object) -> Table:

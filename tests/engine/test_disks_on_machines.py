@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engine import session
 from engine.contract.events import Event
-from engine.known_run import RunGoesOn
+from engine.record.run_errors import RunGoesOn
+from engine.session import session
 from nodes.inventory import Inventory
 from tests.engine.machines import assert_nothing_left, execute, job, on, output
 

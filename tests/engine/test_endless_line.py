@@ -17,9 +17,9 @@ from engine.agent.judge.rdma_check import Proof
 from engine.agent.link.event_stream import EventStream
 from engine.agent.node.output import PIECE, Log, pump
 from engine.contract.events import Event, Output
-from engine.lines import LONGEST, WholeLines
-from engine.nccl_tests import TableParser
-from engine.result import LAST_LINES, ResultCollector
+from engine.record.lines import LONGEST, WholeLines
+from engine.record.nccl_tests import TableParser
+from engine.record.result import LAST_LINES, ResultCollector
 from tests.engine.conftest import make_plan
 
 MIB = 1 << 20

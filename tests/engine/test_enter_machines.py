@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from engine import session
 from engine.contract.events import Event
 from engine.contract.plan import LaunchPlan
-from engine.launch_plan import new_run_id
-from engine.result import RunResult
+from engine.plan.launch_plan import new_run_id
+from engine.record.result import RunResult
+from engine.session import session
 from nodes.inventory import Inventory
 from tests.engine.machines import assert_nothing_left, execute, job, on, output
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from engine.contract.events import EVENTS, NodeReady, OutputJudged
-from engine.events import parse_event
+from engine.record.events import parse_event
 
 
 def _parse(**fields: object) -> object:

@@ -23,8 +23,8 @@ from engine.contract.events import (
     RunNode,
     RunStarted,
 )
-from engine.result import ResultCollector
-from engine.script import keep_error
+from engine.plan.script import keep_error
+from engine.record.result import ResultCollector
 from tests.engine.conftest import LocalCluster, make_plan
 
 OPEN = "import os, resource; resource.setrlimit(7, (9, 9)); [os.dup(1) for _ in range(9)]"

@@ -11,11 +11,11 @@ from config.catalogue.reference_figures import figures_of, reference_figures
 from config.run.collective import Collective
 from config.run.size import byte_count
 from engine.agent.judge.output_checks import Judge
-from engine.cases import binary_size
 from engine.contract.events import GateJudged
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import Verdict
-from engine.launch_plan import launch_plan
+from engine.plan.cases import binary_size
+from engine.plan.launch_plan import launch_plan
 from tests.engine.bare_events import printed
 from tests.engine.conftest import make_inventory
 from tests.engine.test_modes import run_of

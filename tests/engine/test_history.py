@@ -11,7 +11,6 @@ import pytest
 
 from config.errors import InputError, RunError
 from config.run.run_file import NcclTests
-from engine.cases import list_cases
 from engine.contract.events import (
     FollowedFailure,
     GateJudged,
@@ -21,12 +20,13 @@ from engine.contract.events import (
 )
 from engine.contract.plan import Case
 from engine.contract.table import Row, Timing
-from engine.history import History, KeptFinding
-from engine.history_schema import KEPT, RESULTS, RUNS
-from engine.journal_copy import JournalCopy, recorded_events
-from engine.kept_results import KeptResults
-from engine.nccl_tests import Facts, GateVerdict, Table
-from engine.result import RunResult
+from engine.plan.cases import list_cases
+from engine.record.history import History, KeptFinding
+from engine.record.history_schema import KEPT, RESULTS, RUNS
+from engine.record.journal_copy import JournalCopy, recorded_events
+from engine.record.kept_results import KeptResults
+from engine.record.nccl_tests import Facts, GateVerdict, Table
+from engine.record.result import RunResult
 from tests.engine.conftest import make_plan
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from config.errors import NodeError, RunError
-from engine import handed_over, head
 from engine.agent.head.cluster_locks import DOWN, HEALING, REMOVAL
 from engine.agent.head.queue import Queue
-from engine.bundle import agent_bundle
 from engine.contract.codec import to_json
-from engine.head import hold
+from engine.session import head
+from engine.session import plans_on_head as handed_over
+from engine.session.bundle import agent_bundle
+from engine.session.head import hold
 from nodes.conversation import Conversation
 from nodes.inventory import Inventory, Node
 from tests.engine.conftest import make_inventory, make_plan
@@ -44,7 +45,7 @@ class Talking(LocalConnections):
 def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The head's folder of runs, with one run that is over, and the agent that it had."""
     with tempfile.TemporaryDirectory(prefix="gpuctl-") as root:
-        monkeypatch.setattr("engine.places.REMOTE_ROOT", root)
+        monkeypatch.setattr("engine.plan.remote_paths.REMOTE_ROOT", root)
         folder = Path(root) / "runs" / "job-000001"
         folder.mkdir(parents=True)
         (folder / "agent.pyz").write_bytes(agent_bundle().data)
@@ -54,7 +55,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             yield Talking()
 
         monkeypatch.setattr("nodes.ssh.connect", connect)
-        monkeypatch.setattr("engine.handed_over.connect", connect)
+        monkeypatch.setattr("engine.session.plans_on_head.connect", connect)
         yield folder.parent
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from config.errors import GpuctlError, RunError
 from config.progress import Progress, Reporter, silent
-from engine import container_images
-from engine.container_images import pull, qualify_reference, repository
 from engine.contract.plan import LaunchPlan, NetworkPlan, Verify
+from engine.session import container_images
+from engine.session.container_images import pull, qualify_reference, repository
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
 from tests.engine.conftest import make_inventory, make_plan

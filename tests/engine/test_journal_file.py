@@ -21,8 +21,8 @@ from engine.agent.journal.journal_file import (
 )
 from engine.agent.journal.rotating_file import PieceFile, pieces
 from engine.contract.events import NodeReady, Output, OutputDropped
-from engine.events import parse_event
-from engine.journal_copy import JournalCopy, recorded_events
+from engine.record.events import parse_event
+from engine.record.journal_copy import JournalCopy, recorded_events
 from tests.engine.bare_events import STARTED, printed
 
 SIZE = 400

@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 from engine.agent.link.launcher import receive_agent
-from engine.bundle import agent_bundle
+from engine.session.bundle import agent_bundle
 
 
 def received(folder: Path, data: bytes) -> bytes:

@@ -11,8 +11,8 @@ from engine.contract.events import (
     RunNode,
     RunStarted,
 )
-from engine.lines import LONGEST, Line, WholeLines
-from engine.result import LAST_LINES, ResultCollector
+from engine.record.lines import LONGEST, Line, WholeLines
+from engine.record.result import LAST_LINES, ResultCollector
 
 BEGUN = RunStarted(
     time=0.0,

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from config.errors import NodeError, RunError
-from engine.journal_copy import samples_path
-from engine.metrics.curves import CurvePoint, course
-from engine.metrics.idle import IdleCost, idle_cost
-from engine.metrics.live import live_runs, parse_live
-from engine.metrics.record import fetch_record, recorded_samples
-from engine.metrics.sample import Sample, parse_samples
-from engine.metrics.summary import idle_seconds, increase, summaries
-from engine.metrics.usage import usage
-from engine.places import run_folder
+from engine.analysis.metrics.curves import CurvePoint, course
+from engine.analysis.metrics.idle import IdleCost, idle_cost
+from engine.analysis.metrics.live import live_runs, parse_live
+from engine.analysis.metrics.summary import idle_seconds, increase, summaries
+from engine.analysis.metrics.usage import usage
+from engine.plan.remote_paths import run_folder
+from engine.record.journal_copy import samples_path
+from engine.record.metrics_record import fetch_record, recorded_samples
+from engine.record.sample import Sample, parse_samples
 from tests.engine.conftest import make_inventory
 from tests.engine.test_session import LocalConnections, connections  # noqa: F401  a fixture
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from config.errors import NodeError
-from engine.metrics.live import LiveRun, live_runs
-from engine.metrics.record import fetch_record, recorded_samples
-from engine.metrics.summary import summaries
+from engine.analysis.metrics.live import LiveRun, live_runs
+from engine.analysis.metrics.summary import summaries
+from engine.record.metrics_record import fetch_record, recorded_samples
 from nodes.inventory import Inventory
 from tests.engine.machines import assert_nothing_left, execute, job, on, wait_for
 from tests.engine.test_openmetrics import families

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.contract.plan import LaunchPlan
-from engine.places import run_folder
+from engine.plan.remote_paths import run_folder
 from tests.engine.test_modes import planned
 
 RUN = "job-000001"

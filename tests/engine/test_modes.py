@@ -14,10 +14,10 @@ from config.run.owned_variables import owner
 from config.run.run_file import RUN_TYPES, Run
 from engine.contract.codec import from_json, to_json
 from engine.contract.plan import LaunchPlan, ReadyPlan
-from engine.launch_plan import launch_plan
-from engine.modes import MODES
-from engine.modes.job import node_range, roles_of
-from engine.network.presets import PRESETS
+from engine.plan.launch_plan import launch_plan
+from engine.plan.modes import MODES
+from engine.plan.modes.job import node_range, roles_of
+from engine.plan.network.presets import PRESETS
 from nodes.inventory import Inventory
 from tests import golden
 from tests.engine.conftest import make_inventory

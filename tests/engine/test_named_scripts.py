@@ -8,10 +8,10 @@ from typer.testing import CliRunner
 from cli.main import app
 from config.run.run_file import Task
 from config.run.sources import folder_sources
-from engine.code import Tree, tree_of
-from engine.named_scripts import with_scripts
-from engine.network.presets import PRESETS, warnings
-from engine.network.user_settings import user_settings
+from engine.plan.named_scripts import with_scripts
+from engine.plan.network.presets import PRESETS, warnings
+from engine.plan.network.user_settings import user_settings
+from engine.plan.source_tree import Tree, tree_of
 from tests.engine.golden import inventory_path
 from tests.engine.test_presets import HIDES, IFNAME
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from engine.agent.judge.table_rows import Shape, parse_row
 from engine.contract.events import Output
 from engine.contract.table import Row, Timing
-from engine.nccl_tests import TableParser
+from engine.record.nccl_tests import TableParser
 
 
 def out(text: str, rank: int = 0, ends_line: bool = True) -> Output:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from engine import session
-from engine.head import NotStarted
-from engine.history import History
+from engine.record.history import History
+from engine.session import session
+from engine.session.head import NotStarted
 from nodes import dial
 from nodes.answers import NotReached, Unreachable, may_have_run
 from nodes.kept_connections import connect

@@ -17,7 +17,7 @@ from engine.agent.notify.notices import (
     words,
 )
 from engine.contract.events import AttemptStarted, Event, NodeInterrupted, RunFinished, change
-from engine.notification_examples import examples
+from engine.plan.notification_examples import examples
 from tests.engine.bare_events import QUEUED, STARTED, printed
 from tests.engine.conftest import make_plan
 

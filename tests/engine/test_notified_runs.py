@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from engine import session
 from engine.contract.codec import to_json
 from engine.contract.events import Event
-from engine.following import Following
-from engine.history import History
-from engine.holder import drop_run
-from engine.journal_copy import recorded_events
-from engine.places import run_folder
-from engine.result import RunResult
+from engine.plan.remote_paths import run_folder
+from engine.record.history import History
+from engine.record.journal_copy import recorded_events
+from engine.record.result import RunResult
+from engine.session import session
+from engine.session.cluster_runs import drop_run
+from engine.session.following import Following
 from tests.engine.test_session import (
     INVENTORY,
     connections,  # noqa: F401  a fixture

@@ -24,8 +24,8 @@ from engine.contract.events import (
     RunFinished,
 )
 from engine.contract.plan import LaunchPlan
-from engine.notify_plan import secret_names
-from engine.result import ResultCollector
+from engine.plan.notify_plan import secret_names
+from engine.record.result import ResultCollector
 from provision.setup.lease.units import set_end
 from tests.engine.bare_events import STARTED
 from tests.engine.conftest import LocalCluster, make_plan

@@ -14,7 +14,7 @@ from engine.agent.node import nccl_json_files
 from engine.contract.events import OutputJudged
 from engine.contract.plan import NetworkPlan, Verify
 from engine.contract.verdict import Verdict
-from engine.nccl_tests import Facts, TableParser
+from engine.record.nccl_tests import Facts, TableParser
 from tests.engine.bare_events import findings, printed
 from tests.engine.bare_plans import bare_node, bare_plan
 from tests.engine.conftest import LocalCluster, make_plan

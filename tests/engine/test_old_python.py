@@ -18,8 +18,8 @@ import config
 import engine.agent
 import engine.contract
 from config.folders import cache_home
-from engine.bundle import agent_bundle
 from engine.contract.codec import to_json
+from engine.session.bundle import agent_bundle
 from tests.engine import one_python
 from tests.engine.conftest import make_plan
 

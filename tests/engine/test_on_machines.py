@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from config.errors import RunError
-from engine import session
 from engine.agent.journal.run_folders import USED
 from engine.contract.codec import to_json
 from engine.contract.events import (
@@ -23,8 +22,9 @@ from engine.contract.events import (
     RunStarted,
     SupervisorResumed,
 )
-from engine.history import History
-from engine.result import RunResult
+from engine.record.history import History
+from engine.record.result import RunResult
+from engine.session import session
 from nodes.inventory import Inventory
 from tests.engine.machines import (
     IPS,
@@ -198,7 +198,7 @@ def test_client_killed(inventory: Inventory, tmp_path: Path) -> None:
     program = """
         import asyncio, json, sys
         from pathlib import Path
-        from engine import session
+        from engine.session import session
         from engine.contract.codec import from_json
         from engine.contract.plan import LaunchPlan
         from nodes.inventory import Inventory

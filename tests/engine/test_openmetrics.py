@@ -15,7 +15,7 @@ from engine.agent.journal import run_secrets_file
 from engine.agent.metrics import endpoint
 from engine.agent.metrics.endpoint import open_endpoint
 from engine.agent.metrics.openmetrics import STALE_S, exposition
-from engine.bundle import agent_bundle
+from engine.session.bundle import agent_bundle
 from tests.engine.exchange import exchange
 from tests.processes import is_alive
 

@@ -13,12 +13,12 @@ from types import SimpleNamespace
 import pytest
 
 from config.progress import silent
-from engine import outputs
 from engine.agent.node.outputs import matches
-from engine.bundle import agent_bundle
 from engine.contract.plan import LaunchPlan
-from engine.launch_plan import launch_plan
-from engine.outputs import Fetched, fetch_outputs
+from engine.plan.launch_plan import launch_plan
+from engine.session import outputs
+from engine.session.bundle import agent_bundle
+from engine.session.outputs import Fetched, fetch_outputs
 from tests.engine.conftest import make_run
 from tests.nodes.conftest import Site
 from tests.nodes.conftest import site as site  # noqa: PLC0414  a fixture

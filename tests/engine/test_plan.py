@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.run.run_file import Task
-from engine.launch_plan import launch_plan, new_run_id
-from engine.script import job_script
+from engine.plan.launch_plan import launch_plan, new_run_id
+from engine.plan.script import job_script
 from tests.engine.conftest import make_inventory, make_run
 
 

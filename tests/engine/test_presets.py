@@ -10,7 +10,7 @@ from config.file_reference import DOCS
 from config.run.run_file import RUN_TYPES, Mpi, NetworkName, PresetName, Run, Task
 from engine.agent.judge.rdma_check import _NETWORKS, _TITLES
 from engine.contract.plan import NetworkPlan, Promise
-from engine.network.presets import (
+from engine.plan.network.presets import (
     PRESETS,
     choose_preset,
     misfit_reason,
@@ -18,7 +18,7 @@ from engine.network.presets import (
     unprovable_reason,
     warnings,
 )
-from engine.network.user_settings import UserSetting, user_settings
+from engine.plan.network.user_settings import UserSetting, user_settings
 from nodes.inventory import Inventory, Node
 
 SOFTWARE = {"openmpi": "4.1.7"}

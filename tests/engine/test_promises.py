@@ -15,7 +15,7 @@ from engine.agent.link.launcher import STOP_GRACE_S
 from engine.agent.metrics import endpoint, idle_gpus, sampler, samples
 from engine.agent.metrics.openmetrics import STALE_S
 from engine.agent.node import interruption, output
-from engine.following import RECONNECT_S
+from engine.session.following import RECONNECT_S
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -6,7 +6,7 @@ import pytest
 
 from config.file_reference import DOCS
 from config.run.run_file import RUN_TYPES
-from engine.mode_reference import MARKER, pages, replace_reference
+from engine.plan.mode_reference import MARKER, pages, replace_reference
 
 
 @pytest.mark.parametrize("path", pages(), ids=lambda path: path.name)

@@ -7,7 +7,7 @@ import pytest
 from config.catalogue.instance_types import catalogue
 from config.errors import InputError
 from config.run.requirements import parse_range
-from engine.launch_plan import launch_plan
+from engine.plan.launch_plan import launch_plan
 from nodes.inventory import Inventory
 from tests.engine.conftest import make_inventory, make_run
 

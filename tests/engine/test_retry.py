@@ -36,7 +36,7 @@ from engine.contract.events import (
     Status,
 )
 from engine.contract.verdict import Verdict
-from engine.nccl_tests import TableParser
+from engine.record.nccl_tests import TableParser
 from tests.engine.conftest import make_plan
 from tests.engine.test_any_order import EVENTS
 from tests.engine.test_states import feed, make_state

@@ -6,8 +6,8 @@ import pytest
 
 from config.errors import InputError
 from config.run.run_file import RUN_TYPES
-from engine.launch_plan import launch_plan
-from engine.rules import RULES
+from engine.plan.launch_plan import launch_plan
+from engine.plan.rules import RULES
 from nodes.inventory import Inventory
 from tests.engine.conftest import make_inventory
 

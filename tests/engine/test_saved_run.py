@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from engine import saved_run
 from engine.contract.events import Output, to_line
-from engine.event_budget import Bound
-from engine.history import History
-from engine.journal_copy import (
+from engine.record.event_budget import Bound
+from engine.record.history import History
+from engine.record.journal_copy import (
     JournalCopy,
     evidence_folder,
     outputs_folder,
     recorded_events,
     samples_path,
 )
-from engine.saved_run import take_saved
+from engine.session import saved_run
+from engine.session.saved_run import take_saved
 from tests.engine.conftest import make_plan
 from tests.engine.test_history import FINISHED
 from tests.engine.test_history import STARTED as ANY_STARTED

@@ -14,8 +14,8 @@ from engine.agent.head import supervisor as supervising
 from engine.agent.head.supervisor import Supervisor
 from engine.contract.events import RunFinished, RunStarted
 from engine.contract.plan import LaunchPlan
-from engine.journal_copy import recorded_events
-from engine.launch_plan import launch_plan
+from engine.plan.launch_plan import launch_plan
+from engine.record.journal_copy import recorded_events
 from tests.engine.conftest import LocalCluster, make_inventory, make_plan, make_run
 from tests.engine.machines import wait_for
 

@@ -9,8 +9,8 @@ import pytest
 from config.errors import InputError
 from engine.contract.codec import to_json
 from engine.contract.plan import ImagePlan, LaunchPlan
-from engine.launch_plan import launch_plan
-from engine.secrets import credentials, resolve
+from engine.plan.launch_plan import launch_plan
+from engine.plan.secrets import credentials, resolve
 from tests.engine.conftest import LocalCluster, make_inventory, make_plan, make_run
 
 VALUE = "geheim-0123456789"

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from config.errors import NodeError, RunError
-from engine import following, session
 from engine.agent.head.queue import QUEUE
 from engine.agent.journal.clock import steady
 from engine.agent.journal.run_folders import AGE_S, USED, mark_used
@@ -34,15 +33,15 @@ from engine.contract.events import (
     RunStarted,
 )
 from engine.contract.plan import LaunchPlan
-from engine.head import ClusterBusy
-from engine.history import History
-from engine.holder import Holder, drop_run, find_holders, move_run
-from engine.journal_copy import evidence_folder, recorded_events
-from engine.known_run import RunGoesOn, RunLost
-from engine.launch_plan import launch_plan, new_run_id
-from engine.node_choice import node_load
-from engine.places import run_folder
-from engine.result import RunResult
+from engine.plan.launch_plan import launch_plan, new_run_id
+from engine.plan.remote_paths import run_folder
+from engine.record.history import History
+from engine.record.journal_copy import evidence_folder, recorded_events
+from engine.record.result import RunResult
+from engine.record.run_errors import RunGoesOn, RunLost
+from engine.session import following, session
+from engine.session.cluster_runs import Holder, drop_run, find_holders, move_run, node_load
+from engine.session.head import ClusterBusy
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
 from tests.engine.conftest import TOOLS, end_jobs, make_inventory, make_run, unpacked_agent
@@ -108,11 +107,11 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalConnections]:
     async def connect(inventory: Inventory) -> AsyncIterator[LocalConnections]:
         yield connections
 
-    monkeypatch.setattr("engine.head.connect", connect)
-    monkeypatch.setattr("engine.holder.connect", connect)
-    monkeypatch.setattr("engine.metrics.live.connect", connect)
-    monkeypatch.setattr("engine.metrics.record.connect", connect)
-    monkeypatch.setattr("engine.places.REMOTE_ROOT", str(root))
+    monkeypatch.setattr("engine.session.head.connect", connect)
+    monkeypatch.setattr("engine.session.cluster_runs.connect", connect)
+    monkeypatch.setattr("engine.analysis.metrics.live.connect", connect)
+    monkeypatch.setattr("engine.record.metrics_record.connect", connect)
+    monkeypatch.setattr("engine.plan.remote_paths.REMOTE_ROOT", str(root))
     monkeypatch.setenv("PATH", f"{TOOLS}:{Path(sys.executable).parent}:{os.environ['PATH']}")
     yield connections
     queue = root / "runs" / "queue"
@@ -352,7 +351,7 @@ def test_follow_after_the_end_needs_no_cluster(
     first: list[Event] = []
     again: list[Event] = []
     result = asyncio.run(session.run(plan, INVENTORY, tmp_path, first.append))
-    monkeypatch.delattr("engine.head.connect")
+    monkeypatch.delattr("engine.session.head.connect")
     assert asyncio.run(session.follow(plan.run_id, INVENTORY, tmp_path, again.append)) == result
     assert again == first
 
@@ -426,7 +425,7 @@ def test_a_head_that_does_not_say_who_holds_the_cluster_is_waited_for_some_secon
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr("engine.holder.ASK_S", 0.1)
+    monkeypatch.setattr("engine.session.cluster_runs.ASK_S", 0.1)
     monkeypatch.setattr(connections, "run", hang)
     with pytest.raises(NodeError) as silent:
         asyncio.run(find_holders(INVENTORY))

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from config.sensitive import hide_secrets
-from engine.history import History
-from engine.setting import setting
+from engine.record.history import History
+from engine.record.run_context import setting
 from tests.engine.conftest import make_inventory, make_plan
 
 

@@ -13,7 +13,7 @@ from engine.agent.head.resizing import plan_on
 from engine.agent.head.retry import replace_addresses
 from engine.contract.codec import from_json, to_json
 from engine.contract.plan import LaunchPlan
-from engine.launch_plan import launch_plan
+from engine.plan.launch_plan import launch_plan
 from nodes.inventory import Inventory
 from tests.engine.conftest import make_inventory
 

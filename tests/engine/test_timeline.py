@@ -1,5 +1,6 @@
 """The timeline of a run: spans of jobs, and what happened."""
 
+from engine.analysis.timeline import Moment, Span, Timeline, timeline
 from engine.contract.events import (
     DiskFull,
     NodeAnswersAgain,
@@ -20,7 +21,6 @@ from engine.contract.events import (
     RunNode,
     RunStarted,
 )
-from engine.timeline import Moment, Span, Timeline, timeline
 
 FACT = NodeFact(kind="memory", text="killed")
 NODES = tuple(

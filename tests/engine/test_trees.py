@@ -18,9 +18,9 @@ from config.run.sources import folder_sources
 from engine.agent.journal.clock import steady
 from engine.agent.journal.run_folders import AGE_S, USED, remove_old_runs
 from engine.agent.node.code_store import lay_out
-from engine.bundle import agent_bundle
-from engine.code import Tree, tree_of
-from engine.launch_plan import launch_plan
+from engine.plan.launch_plan import launch_plan
+from engine.plan.source_tree import Tree, tree_of
+from engine.session.bundle import agent_bundle
 from tests.engine.conftest import TOOLS, LocalCluster, make_run
 from tests.engine.conftest import make_inventory as inventory_of
 

@@ -14,14 +14,14 @@ from cli.run_client import RunClient
 from config.run.run_file import Task
 from config.target import Target
 from engine.contract.plan import LaunchPlan
-from engine.history import History
-from engine.launch_plan import launch_plan, new_run_id
-from engine.result import RunResult
+from engine.plan.launch_plan import launch_plan, new_run_id
+from engine.record.history import History
+from engine.record.result import RunResult
 from nodes.inventory import Inventory
 
 if TYPE_CHECKING:
-    from engine.following import OnEvent
-    from engine.session import OnInterrupt
+    from engine.session.following import OnEvent
+    from engine.session.session import OnInterrupt
 
 
 @dataclass(frozen=True)

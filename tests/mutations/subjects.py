@@ -30,9 +30,9 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/agent/metrics/node_counters.py": ("tests/engine/test_node_counters.py",),
     "engine/agent/metrics/idle_gpus.py": ("tests/engine/test_samples.py",),
     "engine/agent/metrics/openmetrics.py": ("tests/engine/test_openmetrics.py",),
-    "engine/metrics/summary.py": ("tests/engine/test_metrics.py",),
-    "engine/metrics/usage.py": ("tests/engine/test_metrics.py",),
-    "engine/metrics/curves.py": ("tests/engine/test_metrics.py",),
+    "engine/analysis/metrics/summary.py": ("tests/engine/test_metrics.py",),
+    "engine/analysis/metrics/usage.py": ("tests/engine/test_metrics.py",),
+    "engine/analysis/metrics/curves.py": ("tests/engine/test_metrics.py",),
     "engine/agent/node/output.py": (
         "tests/engine/test_output.py",
         "tests/engine/test_full_disks.py::test_a_log_that_has_no_room_ends_and_the_output_goes_on",
@@ -60,32 +60,36 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/agent/head/queue.py": ("tests/engine/test_queue.py",),
     "engine/agent/head/decisions.py": _STATES,
     "engine/agent/head/verdicts.py": _STATES,
-    "engine/proposal.py": ("tests/cli/test_up_for.py",),
+    "engine/plan/proposal.py": ("tests/cli/test_up_for.py",),
     "config/manifests/requirements.py": ("tests/cli/test_up_for.py",),
-    "engine/cases.py": ("tests/engine/test_cases.py",),
-    "engine/gates.py": ("tests/engine/test_gates.py",),
-    "engine/comparison.py": ("tests/engine/test_comparison.py",),
-    "engine/measurements.py": ("tests/engine/test_comparison.py",),
+    "engine/plan/cases.py": ("tests/engine/test_cases.py",),
+    "engine/plan/gates.py": ("tests/engine/test_gates.py",),
+    "engine/analysis/comparison.py": ("tests/engine/test_comparison.py",),
+    "engine/analysis/measurements.py": ("tests/engine/test_comparison.py",),
     **{
-        f"engine/bisect/{name}.py": (
+        f"engine/analysis/bisect/{name}.py": (
             "tests/engine/test_bisect_edges.py",
             "tests/engine/test_bisect.py",
         )
         for name in ("launch", "report", "rounds", "verdict")
     },
-    "engine/setting.py": ("tests/engine/test_setting.py",),
-    "engine/timeline.py": ("tests/engine/test_timeline.py",),
-    "engine/environment.py": ("tests/engine/test_plan.py", *_MODES),
-    "engine/hostfile.py": ("tests/engine/test_modes.py",),
+    "engine/record/run_context.py": ("tests/engine/test_setting.py",),
+    "engine/analysis/timeline.py": ("tests/engine/test_timeline.py",),
+    "engine/plan/environment.py": ("tests/engine/test_plan.py", *_MODES),
+    "engine/plan/hostfile.py": ("tests/engine/test_modes.py",),
     "engine/agent/journal/journal_file.py": ("tests/engine/test_journal_file.py",),
     "engine/agent/journal/rotating_file.py": ("tests/engine/test_journal_file.py",),
-    "engine/lines.py": ("tests/engine/test_lines.py", "tests/engine/test_nccl_tests.py"),
-    "engine/nccl_tests.py": ("tests/engine/test_nccl_tests.py",),
-    "engine/node_choice.py": ("tests/engine/test_queue.py",),
-    "engine/order.py": ("tests/engine/test_order.py", "tests/engine/test_modes.py"),
-    "engine/places.py": ("tests/engine/test_plan.py", "tests/engine/test_modes.py"),
-    "engine/launch_plan.py": ("tests/engine/test_plan.py", *_MODES, "tests/engine/test_presets.py"),
-    "engine/rules.py": ("tests/engine/test_rules.py", "tests/engine/test_reference.py"),
+    "engine/record/lines.py": ("tests/engine/test_lines.py", "tests/engine/test_nccl_tests.py"),
+    "engine/record/nccl_tests.py": ("tests/engine/test_nccl_tests.py",),
+    "engine/plan/node_choice.py": ("tests/engine/test_queue.py",),
+    "engine/plan/order.py": ("tests/engine/test_order.py", "tests/engine/test_modes.py"),
+    "engine/plan/remote_paths.py": ("tests/engine/test_plan.py", "tests/engine/test_modes.py"),
+    "engine/plan/launch_plan.py": (
+        "tests/engine/test_plan.py",
+        *_MODES,
+        "tests/engine/test_presets.py",
+    ),
+    "engine/plan/rules.py": ("tests/engine/test_rules.py", "tests/engine/test_reference.py"),
     "config/loading/messages.py": _RUN_FILES,
     "config/yaml/composing.py": ("tests/config/test_marked_yaml.py", *_RUN_FILES),
     "config/run/image_reference.py": _RUN_FILES,
@@ -116,7 +120,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/provision/test_sweep.py",
     ),
     **{
-        f"engine/modes/{name}.py": _MODES
+        f"engine/plan/modes/{name}.py": _MODES
         for name in (
             *("__init__", "ddp", "deepspeed", "horovod", "job", "mpi", "mpirun", "nccl_tests"),
             *("ps_worker", "ray", "task", "torchrun"),
@@ -151,6 +155,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         )
     },
     "config/run/requirements.py": ("tests/engine/test_requirement_check.py",),
-    "engine/requirement_check.py": ("tests/engine/test_requirement_check.py",),
+    "engine/plan/requirement_check.py": ("tests/engine/test_requirement_check.py",),
     "smoke/differences.py": ("tests/smoke/test_differences.py",),
 }

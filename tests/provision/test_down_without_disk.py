@@ -17,7 +17,7 @@ from config.errors import InfraError, InputError, StateError
 from config.files import storage_problem
 from config.progress import silent
 from config.target import Target
-from engine.history import History
+from engine.record.history import History
 from infra.stack.plugins import ForeignProvider
 from provision.aws.clients import client, forget_clients
 from provision.aws.machine_images import BASTION_IMAGE, image_id

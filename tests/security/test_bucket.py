@@ -21,7 +21,7 @@ from cli.shared_runs import share_ended_run
 from config.errors import InputError
 from config.target import Target
 from engine.contract.plan import LaunchPlan
-from engine.history import History, RunRecord
+from engine.record.history import History, RunRecord
 from provision.records import record
 from provision.records.cluster_lock import cluster_lock, is_locked
 from tests.cli.conftest import remembered as remembered  # noqa: PLC0414

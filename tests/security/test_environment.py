@@ -14,7 +14,7 @@ from config.manifests.given import Given
 from config.run.env import Secret
 from config.sensitive import hide_secrets, is_credential, is_secret_name, may_leave_as_text
 from engine.contract.plan import ImagePlan
-from engine.secrets import credentials, registry_password
+from engine.plan.secrets import credentials, registry_password
 from tests.engine.conftest import make_plan
 
 CREDENTIALS = (

@@ -21,8 +21,8 @@ from config.run.sources import file_source, folder_sources
 from config.settings import export_state, settings
 from engine.agent.node.nccl_json_files import collect
 from engine.agent.node.node_facts import error_facts
-from engine.code import tree_of
-from engine.secrets import look_up
+from engine.plan.secrets import look_up
+from engine.plan.source_tree import tree_of
 from nodes.public_keys import read_public_key
 
 RUN = "type: task\nname: train\nnodes: 1\ncommands: [hostname]\n"

@@ -24,19 +24,19 @@ from config.errors import GpuctlError
 from config.foreign import Malformed, parse_foreign
 from config.progress import silent
 from config.target import Target
-from engine import outputs, session
 from engine.agent.journal.journal_file import JournalReader
+from engine.analysis.metrics.live import parse_live
 from engine.contract.codec import to_json
 from engine.contract.events import EVENTS
-from engine.handed_over import plans_of
-from engine.head import find_run
-from engine.history import History, RunRecord
-from engine.holder import find_holders
-from engine.journal_copy import JournalCopy, recorded_events
-from engine.kept_results import keep_results
-from engine.metrics.live import parse_live
-from engine.metrics.sample import parse_samples
-from engine.setting import Setting
+from engine.record.history import History, RunRecord
+from engine.record.journal_copy import JournalCopy, recorded_events
+from engine.record.kept_results import keep_results
+from engine.record.run_context import Setting
+from engine.record.sample import parse_samples
+from engine.session import outputs, session
+from engine.session.cluster_runs import find_holders
+from engine.session.head import find_run
+from engine.session.plans_on_head import plans_of
 from provision.records import record
 from provision.records.shared_lock import Lock
 from tests.cli.conftest import remember

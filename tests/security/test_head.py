@@ -17,8 +17,8 @@ from cli.lost_head import head_watch, lost_head
 from cli.main import app
 from config.errors import GpuctlError, NodeError, RunError
 from config.target import Target
-from engine import event_budget, kept_results, session
 from engine.agent.journal.journal_file import JOURNAL, end_of_line
+from engine.analysis.metrics.live import live_runs, parse_live
 from engine.contract.codec import to_json
 from engine.contract.events import (
     Event,
@@ -27,16 +27,16 @@ from engine.contract.events import (
     OutputJudged,
 )
 from engine.contract.exit_status import BUSY
-from engine.event_budget import Bound
-from engine.events import parse_event
-from engine.handed_over import plans_of
-from engine.head import Head, find_run
-from engine.history import History
-from engine.holder import drop_run, find_holders, move_run
-from engine.journal_copy import evidence_folder, recorded_events, samples_path
-from engine.known_run import RunLost
-from engine.metrics import record as metrics
-from engine.metrics.live import live_runs, parse_live
+from engine.record import event_budget, kept_results, metrics_record
+from engine.record.event_budget import Bound
+from engine.record.events import parse_event
+from engine.record.history import History
+from engine.record.journal_copy import evidence_folder, recorded_events, samples_path
+from engine.record.run_errors import RunLost
+from engine.session import session
+from engine.session.cluster_runs import drop_run, find_holders, move_run
+from engine.session.head import Head, find_run
+from engine.session.plans_on_head import plans_of
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
 from nodes.ssh import connect
@@ -86,7 +86,13 @@ class Answers:
 @pytest.fixture
 def heads(monkeypatch: pytest.MonkeyPatch) -> Heads:
     answering = Heads()
-    for place in ("head", "holder", "handed_over", "metrics.live", "metrics.record"):
+    for place in (
+        "session.head",
+        "session.cluster_runs",
+        "session.plans_on_head",
+        "analysis.metrics.live",
+        "record.metrics_record",
+    ):
         monkeypatch.setattr(f"engine.{place}.connect", answering.connect)
     return answering
 
@@ -383,12 +389,12 @@ def test_a_node_that_answers_without_end_is_one_line(site: Site) -> None:
 def test_a_copy_of_metrics_without_end_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "LARGEST", 3 << 20)
+    monkeypatch.setattr(metrics_record, "LARGEST", 3 << 20)
     path = samples_path(tmp_path, "job-000001")
     path.parent.mkdir()
     path.write_bytes(gzip.compress(b"x" * (4 << 20)))
     with pytest.raises(RunError) as endless:
-        list(metrics.recorded_samples(tmp_path, "job-000001"))
+        list(metrics_record.recorded_samples(tmp_path, "job-000001"))
     assert str(endless.value) == f"{path} is damaged: it has more than 3 MiB; remove the file"
 
 

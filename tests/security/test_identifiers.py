@@ -22,7 +22,7 @@ from config.identifiers import (
     SshUser,
     is_valid,
 )
-from engine.launch_plan import new_run_id
+from engine.plan.launch_plan import new_run_id
 
 TYPES = {
     "RunId": (RunId, RUN_ID),

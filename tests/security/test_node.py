@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from cli.tables import csv_text
 from config.errors import NodeError
-from engine.nccl_tests import Table
+from engine.record.nccl_tests import Table
 from nodes.arrivals import Arrivals, leads_out, unpack
 from nodes.copy import copy_from
 from nodes.inventory import Inventory

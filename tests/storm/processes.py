@@ -22,7 +22,7 @@ from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.journal.run_secrets_file import remove_handover, write_handover
 from engine.agent.link.control import call
 from engine.contract.codec import to_json
-from engine.launch_plan import launch_plan
+from engine.plan.launch_plan import launch_plan
 from tests.engine.conftest import make_inventory, unpacked_agent
 from tests.storm.supervise import GONE, PLAN, heartbeats_of, workers_of
 from tests.storm.weather import Storm, run_fields

@@ -1,7 +1,7 @@
 """The plan of a run on fewer nodes: the texts that the client made for that number, filled in.
 
-The client plans each size of an elastic run beforehand (engine/sizes.py), for nodes with stand-in
-addresses, because only it can plan. Which nodes are left is known later.
+The client plans each size of an elastic run beforehand (plan/elastic_plans.py), for nodes with
+stand-in addresses, because only it can plan. Which nodes are left is known later.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The gates of a run of nccl-tests, judged on the head: whether cases reach their bandwidths.
 
-engine/gates.py plans them. A gate is judged once, as soon as every repetition of its case has a
-figure; gates that never got one are missed when the job ends by itself.
+engine/plan/gates.py plans them. A gate is judged once, as soon as every repetition of its case has
+a figure; gates that never got one are missed when the job ends by itself.
 """
 
 from __future__ import annotations

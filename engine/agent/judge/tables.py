@@ -40,7 +40,7 @@ _FLAGS = re.compile(
     r"(?: graph: (?P<graph>\d+))?(?: unalign: (?P<unalign>\d+))?"
 )
 CASE = re.compile(r"# gpuctl: case (\d+) of \d+: ")
-"""The line in front of the table of a case of `type: nccl-tests` (engine/modes/nccl_tests.py)."""
+"""The line in front of the table of a case of `type: nccl-tests` (plan/modes/nccl_tests.py)."""
 _REDUCED = re.compile(r"# Reducing maxBytes to (\d+) due to memory limitation")
 _SKIPPED = re.compile(r"# size \d+ skipped: ")  # from the lab's substitute for nccl-tests
 _RANK = re.compile(

@@ -9,7 +9,7 @@ from typing import Any
 
 from config.loading.load import load_run
 from engine.contract.codec import to_json
-from engine.launch_plan import launch_plan
+from engine.plan.launch_plan import launch_plan
 from nodes.inventory import Inventory
 from tests.engine.golden import inventory_path, text_of
 

@@ -14,7 +14,7 @@ from engine.contract.events import (
     RunQueued,
     to_line,
 )
-from engine.events import event_json, parse_event
+from engine.record.events import event_json, parse_event
 
 NODE = RunNode(rank=0, name="node0", private_ip="10.0.0.1", role="master")
 QUEUED = RunQueued(

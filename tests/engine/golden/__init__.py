@@ -12,7 +12,7 @@ from typing import Any
 from config.loading.load import load_run
 from config.run.run_file import Run, Torchrun
 from engine.contract.plan import LaunchPlan
-from engine.launch_plan import launch_plan
+from engine.plan.launch_plan import launch_plan
 from nodes.inventory import Inventory
 
 HERE = Path(__file__).parent

@@ -1,0 +1,147 @@
+"""A round of a bisect as a run: its run file, and the measurements in its output.
+
+One mpirun per trial starts on the head, which prints the output of each trial as a whole when its
+step is over: tables that run side by side stay apart.
+"""
+
+from config.run.launchers import OPEN_MPI_AGENT
+from config.run.run_file import Role, Task
+from engine.agent.judge.tables import ReadTable, TableReader
+from engine.analysis.bisect.rounds import LIMIT_S, Round, Trial
+from engine.analysis.bisect.verdict import Measurement
+from engine.contract.events import Event, Output, RunFinished
+from engine.contract.table import Row
+from engine.plan.modes.mpirun import FIND_OPEN_MPI
+from engine.plan.modes.nccl_tests import FIND_PROGRAM
+from engine.plan.script import WAIT
+from engine.record.lines import Line, WholeLines
+
+LEAST_BYTES = 64 * 1024
+"""A size that also the lab's CPU stand-in measures, which skips large ones."""
+
+NAME = "bisect"
+_MARK = "gpuctl-bisect:"
+
+# The agent that Open MPI 4 and 5 start their daemons with is that of the run, as in modes/mpirun.
+# Each node is an application context of mpirun, because only their order decides where rank 0 is:
+# Open MPI puts the node that mpirun runs on first in any list of hosts.
+_PRELUDE = f"""\
+mapfile -t address <<<"$GPUCTL_NODES_IPS"
+slots=$((GPUCTL_GPUS_PER_NODE > 0 ? GPUCTL_GPUS_PER_NODE : 1))
+export {" ".join(f'{name}="$GPUCTL_RUN_FOLDER/bin/ssh"' for name in OPEN_MPI_AGENT)}
+{FIND_OPEN_MPI}{FIND_PROGRAM}
+all_reduce=$(gpuctl_find all_reduce_perf) || exit
+broadcast=$(gpuctl_find broadcast_perf) || exit
+results=$(mktemp -d) || exit
+trap 'rm -rf "$results"' EXIT
+trial() {{
+  local number=$1 program=$2 node contexts=()
+  shift 2
+  for node; do
+    contexts+=(${{contexts:+:}} -H "${{address[node]}}:$slots" -np "$slots")
+    contexts+=("$program" "${{words[@]}}")
+  done
+  timeout -k 5 {LIMIT_S} "$gpuctl_mpirun" --allow-run-as-root --bind-to none "${{contexts[@]}}" \\
+    >"$results/$number" 2>&1
+  echo "$?" >"$results/$number.status"
+}}
+show() {{
+  for number; do
+    echo "{_MARK} begin $number"
+    cat "$results/$number"
+    echo "{_MARK} end $number $(cat "$results/$number.status")"
+  done
+}}
+"""
+
+
+def run_file(a_round: Round, nodes: int, largest: int) -> Task:
+    """Return the run of the round on `nodes` nodes, with messages of up to `largest` bytes.
+
+    Findings about the network do not end it: a node that falls back to sockets is measured too.
+    """
+    run = Task(
+        type="task",
+        name=NAME,
+        nodes=nodes,
+        commands=(WAIT,),
+        roles={"master": Role(commands=(_script(a_round, largest),))},
+        startup_order="workers-first",
+        stop_criteria="master-done",
+        verify="warn",
+    )
+    return run.model_copy(update={"max_duration": a_round.most_seconds})  # files have text there
+
+
+def _script(a_round: Round, largest: int) -> str:
+    least = min(LEAST_BYTES, largest)
+    factor = max(2, largest // least)
+    words = f"words=(-b {least} -e {largest} -f {factor} -g 1 -n 20 -w 5 -c 1)\n"
+    numbers = iter(range(len(a_round.trials)))
+    steps = []
+    for step in a_round.steps:
+        lanes, shown = [], []
+        for lane in step:
+            calls = [(next(numbers), trial) for trial in lane]
+            shown += [str(number) for number, _ in calls]
+            lanes.append("; ".join(_call(number, trial) for number, trial in calls))
+        steps.append("".join(f"({lane}) &\n" for lane in lanes) + f"wait\nshow {' '.join(shown)}\n")
+    return _PRELUDE + words + "".join(steps)
+
+
+def _call(number: int, trial: Trial) -> str:
+    nodes = " ".join(map(str, trial.nodes))
+    return f'trial {number} "${trial.collective}" {nodes}'
+
+
+class RoundReader:
+    """A reader of the measurements in a round's events."""
+
+    def __init__(self, a_round: Round) -> None:
+        self.measured: list[Measurement] = []
+        self._trials = a_round.trials
+        self._lines = WholeLines()
+        self._tables = TableReader()
+        self._last = ""
+
+    def see(self, event: Event) -> None:
+        """Read the event."""
+        if isinstance(event, Output):
+            self._read(self._lines.feed(event))
+        elif isinstance(event, RunFinished):
+            self._read(self._lines.rest())
+
+    def _read(self, lines: tuple[Line, ...]) -> None:
+        for line in lines:
+            if line.rank != 0 or line.stream != "stdout":
+                continue
+            mark, _, rest = line.text.partition(f"{_MARK} ")
+            if mark or not rest:
+                self._tables.feed(line.rank, line.stream, line.text)
+                self._last = line.text.strip() or self._last
+            elif rest.startswith("begin"):
+                self._tables, self._last = TableReader(), ""
+            else:
+                _, number, status = rest.split()
+                self.measured.append(self._measurement(self._trials[int(number)], int(status)))
+
+    def _measurement(self, trial: Trial, status: int) -> Measurement:
+        table = self._tables.tables[-1] if self._tables.tables else None
+        if status == 0 and table is not None and table.rows:
+            return Measurement(trial=trial, gbps=_bus_bandwidth(table, table.rows[-1], trial))
+        error = f"no result within {LIMIT_S} s" if status in (124, 137) else self._last
+        return Measurement(trial=trial, gbps=0.0, error=error or f"exit code {status}")
+
+
+def _bus_bandwidth(table: ReadTable, row: Row, trial: Trial) -> float:
+    """Return the row's bus bandwidth in GB/s, of its better half.
+
+    It is computed from the time, because nccl-tests prints two decimals (doc/PERFORMANCE.md of
+    nccl-tests, 2026-11-22: all_reduce moves 2 (n - 1) / n times the data, broadcast once).
+    """
+    times = [half.time_us for half in (row.out_of_place, row.in_place) if half and half.time_us]
+    if not times:
+        return 0.0
+    ranks = len(table.ranks)
+    factor = 2 * (ranks - 1) / ranks if trial.collective == "all_reduce" and ranks > 1 else 1.0
+    return row.size / min(times) / 1e3 * factor

@@ -1,0 +1,85 @@
+"""The newest samples of the runs on a cluster, which its head has in memory."""
+
+import asyncio
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from config.errors import NodeError
+from config.identifiers import NodeName, RunId, RunName
+from config.models import Value
+from engine.agent.journal import run_secrets_file
+from engine.agent.metrics.samples import NEWEST
+from engine.analysis.metrics.usage import Usage, usage
+from engine.record.sample import Sample
+from engine.session.cluster_runs import ASK_S
+from nodes.inventory import Inventory
+from nodes.kept_connections import connect
+
+_WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+
+class LiveRun(Value):
+    """A run that goes on: `nodes` are its names in rank order, `usages` those with samples."""
+
+    run_id: RunId
+    name: RunName
+    nodes: tuple[NodeName, ...]
+    usages: tuple[Usage, ...]
+
+
+async def live_runs(inventory: Inventory, run_id: str | None = None) -> tuple[LiveRun, ...]:
+    """Ask the head for the runs on the cluster and what their nodes use; or for one run.
+
+    A run whose nodes have sent no sample yet is missing. Raises NodeError if the head does not
+    answer within ASK_S.
+    """
+    head = inventory.nodes[0]
+    pattern = f"{shlex.quote(run_id)}.{NEWEST}" if run_id else f"*.{NEWEST}"
+    # The file is a line, with the offset of the run's clock to the time since the head's start.
+    question = (
+        f"cut -d' ' -f1 /proc/uptime; cd {run_secrets_file.FOLDER} 2> /dev/null || exit 0;"
+        f' for run in {pattern}; do test ! -e "$run" || cat "$run" 2> /dev/null; done; exit 0'
+    )
+    try:
+        async with asyncio.timeout(ASK_S), connect(inventory) as connections:
+            done = await connections.run(head, question)
+    except TimeoutError:
+        where = f"{head.name} ({head.private_ip})"
+        raise NodeError(f"{where} did not answer within {ASK_S:.0f} s", "") from None
+    if done.exit_status != 0:
+        where = f"{head.name} ({head.private_ip})"
+        raise NodeError(f"{where} cannot report its runs: {done.complaint}", "")
+    return parse_live(done.stdout)
+
+
+def parse_live(text: str) -> tuple[LiveRun, ...]:
+    """Return the runs in the head's answer; a line that is torn is left out."""
+    first, *lines = text.splitlines() or [""]
+    try:
+        uptime = float(first)
+    except ValueError:  # the head answered nothing
+        return ()
+    found = []
+    for line in lines:
+        try:
+            found.append(_run(json.loads(line), uptime))
+        except _WRONG:  # another version's, being written, or hostile
+            continue
+    return tuple(found)
+
+
+def _run(run: Mapping[str, Any], uptime: float) -> LiveRun:
+    usages, now = [], run["clock"] + uptime
+    for rank, samples in run["samples"].items():
+        *earlier, last = [Sample.model_validate(one) for one in samples]
+        idle = {int(gpu): since for gpu, since in run["idle"].get(rank, {}).items()}
+        # Clocks of nodes differ a little: an age is never negative.
+        usages.append(usage(earlier[0] if earlier else None, last, idle, max(now, last.time)))
+    return LiveRun(
+        run_id=run["run_id"],
+        name=run["name"],
+        nodes=tuple(run["nodes"]),
+        usages=tuple(sorted(usages, key=lambda one: one.rank)),
+    )

@@ -1,0 +1,160 @@
+"""What the nodes of a run used from its beginning to its end, by its recorded samples."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+from config.models import Value
+from engine.agent.metrics.idle_gpus import IDLE_S, MOST_PERCENT
+from engine.record.sample import GpuReading, Sample
+
+T = TypeVar("T", int, float)
+_GAP_S = 180.0
+"""Seconds without a sample that end an idle stretch; a record has one a minute at least."""
+
+
+class GpuSummary(Value):
+    """A GPU during a run: means, peaks, and ECC errors that came during it; None is unknown.
+
+    `idle_s` is the time in stretches of 10 minutes and more without work.
+    """
+
+    gpu: int
+    percent: float | None
+    memory_peak_bytes: float | None
+    memory_total_bytes: float | None
+    watts: float | None
+    celsius_peak: float | None
+    ecc_corrected: float | None
+    ecc_uncorrected: float | None
+    nvlink_bytes: float | None
+    idle_s: float
+
+
+class NodeSummary(Value):
+    """A node during a run: means, peaks, and bytes in total; None is unknown.
+
+    `cpu` and `job_cpu` are processors in use. `network_bytes` and `rdma_bytes` are received plus
+    sent, `disk_bytes` read plus written. `seconds` is the time between its first and last sample.
+    """
+
+    rank: int
+    samples: int
+    seconds: float
+    cores: int | None
+    cpu: float | None
+    memory_peak_bytes: int | None
+    memory_total_bytes: int | None
+    disk_bytes: float | None
+    network_bytes: float | None
+    rdma_bytes: float | None
+    rdma_resent_bytes: float | None
+    job_cpu: float | None
+    job_memory_peak_bytes: float | None
+    gpus: tuple[GpuSummary, ...]
+
+
+def summaries(samples: Iterable[Sample]) -> tuple[NodeSummary, ...]:
+    """Return a summary of each node that has samples, in the order of ranks."""
+    of: dict[int, list[Sample]] = {}
+    for sample in samples:
+        of.setdefault(sample.rank, []).append(sample)
+    for own in of.values():
+        own.sort(key=lambda one: one.time)
+    return tuple(_node(rank, of[rank]) for rank in sorted(of))
+
+
+def _node(rank: int, samples: Sequence[Sample]) -> NodeSummary:
+    seconds = samples[-1].time - samples[0].time
+
+    def moved(name: str, *places: int) -> float | None:
+        """Return the increase of a counter, or the sum of several."""
+        increases = [
+            increase([None if (v := getattr(one, name)) is None else v[place] for one in samples])
+            for place in places
+        ]
+        known = [one for one in increases if one is not None]
+        return sum(known) if known else None
+
+    return NodeSummary(
+        rank=rank,
+        samples=len(samples),
+        seconds=round(seconds, 1),
+        cores=samples[-1].cores,
+        cpu=_each_second(increase([one.cpu_s for one in samples]), seconds),
+        memory_peak_bytes=_most(one.memory[0] for one in samples if one.memory),
+        memory_total_bytes=_most(one.memory[1] for one in samples if one.memory),
+        disk_bytes=moved("disk", 0, 1),
+        network_bytes=moved("network", 0, 1),
+        rdma_bytes=moved("rdma", 0, 1),
+        rdma_resent_bytes=moved("rdma", 3),
+        job_cpu=_each_second(moved("job", 0), seconds),
+        job_memory_peak_bytes=_most(one.job[1] for one in samples if one.job),
+        gpus=_gpus(samples),
+    )
+
+
+def increase(values: Iterable[float | None]) -> float | None:
+    """Return by how much a counter grew; where it began anew, that step is not counted.
+
+    None if fewer than two values are known.
+    """
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return None
+    return round(sum(max(0, after - before) for before, after in pairwise(known)), 3)
+
+
+def _each_second(total: float | None, seconds: float) -> float | None:
+    return None if total is None or seconds <= 0 else round(total / seconds, 2)
+
+
+def _most(values: Iterable[T]) -> T | None:
+    return max(values, default=None)
+
+
+def _gpus(samples: Sequence[Sample]) -> tuple[GpuSummary, ...]:
+    of: dict[int, list[tuple[float, GpuReading]]] = {}
+    for sample in samples:
+        for one in sample.readings:
+            of.setdefault(one.gpu, []).append((sample.time, one))
+    return tuple(_gpu(gpu, of[gpu]) for gpu in sorted(of))
+
+
+def _gpu(gpu: int, seen: Sequence[tuple[float, GpuReading]]) -> GpuSummary:
+    def all_of(read: Callable[[GpuReading], float | None]) -> list[float]:
+        return [value for _, one in seen if (value := read(one)) is not None]
+
+    peak, size = _most(all_of(lambda x: x.memory)), _most(all_of(lambda x: x.memory_total))
+    links = increase(all_of(lambda x: None if x.sent is None else x.sent + (x.received or 0)))
+    return GpuSummary(
+        gpu=gpu,
+        percent=_mean(all_of(lambda x: x.percent)),
+        memory_peak_bytes=None if peak is None else peak * (1 << 20),
+        memory_total_bytes=None if size is None else size * (1 << 20),
+        watts=_mean(all_of(lambda x: x.watts)),
+        celsius_peak=_most(all_of(lambda x: x.celsius)),
+        ecc_corrected=increase(all_of(lambda x: x.corrected)),
+        ecc_uncorrected=increase(all_of(lambda x: x.uncorrected)),
+        nvlink_bytes=links,
+        idle_s=idle_seconds([(at, one.percent) for at, one in seen]),
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(sum(values) / len(values), 1) if values else None
+
+
+def idle_seconds(seen: Iterable[tuple[float, float | None]]) -> float:
+    """Return the time in stretches of IDLE_S and more in which a GPU had no work."""
+    total, begin, last = 0.0, None, 0.0
+    for at, percent in seen:
+        is_idle = percent is not None and percent <= MOST_PERCENT
+        if begin is not None and (not is_idle or at - last > _GAP_S):
+            total += last - begin if last - begin >= IDLE_S else 0.0
+            begin = None
+        if is_idle:
+            begin, last = at if begin is None else begin, at
+    if begin is not None and last - begin >= IDLE_S:
+        total += last - begin
+    return round(total, 1)

@@ -1,0 +1,47 @@
+"""The tables of network presets for docs/rdma.md, from the data that runs use."""
+
+from collections.abc import Iterator
+
+from config.run.run_file import PresetName
+from engine.plan.network.presets import MAY_FORK, PRESETS
+from engine.plan.network.settings import HCAS, INTERFACE, BadSetting
+
+
+def presets_reference() -> str:
+    """Return a table per preset with variables, then one of variables that users should not set."""
+    return "\n".join([*_presets(), *_unwise()]) + "\n"
+
+
+def _presets() -> Iterator[str]:
+    for preset in PRESETS.values():
+        if not preset.settings:
+            continue
+        yield f"## `network: {preset.name}`: {preset.title}\n"
+        yield "| variable | value | why | versions | source |"
+        yield "| --- | --- | --- | --- | --- |"
+        for one in preset.settings:
+            where = f"; only on {', '.join(one.families)}" if one.families else ""
+            where += f"; {MAY_FORK}" if one.is_for_forks else ""
+            value = one.value if one.value in (HCAS, INTERFACE) else f"`{one.value}`"
+            why = f"{one.reason}{where} | {one.versions} | {one.source}"
+            yield f"| `{one.name}` | {value} | {why} |"
+        yield ""
+
+
+def _unwise() -> Iterator[str]:
+    yield "## Variables that cause a warning\n"
+    yield "| variable | with | it | instead | source |"
+    yield "| --- | --- | --- | --- | --- |"
+    for one, names in _presets_of_unwise().items():
+        values = ", ".join(f"`{value}`" for value in one.values)
+        name = f"`{one.name}`" + (f" = {values}" if values else "")
+        yield f"| {name} | {', '.join(names)} | {one.why} | {one.instead} | {one.source} |"
+
+
+def _presets_of_unwise() -> dict[BadSetting, list[PresetName]]:
+    """Return each variable with the presets that warn of it."""
+    found: dict[BadSetting, list[PresetName]] = {}
+    for preset in PRESETS.values():
+        for one in preset.unwise:
+            found.setdefault(one, []).append(preset.name)
+    return found

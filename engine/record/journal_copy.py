@@ -1,0 +1,210 @@
+"""The client's copy of a run's journal, which `gpuctl logs` prints after the cluster is gone.
+
+The copy has the same lines at the same offsets as the journal on the head, in the same kind of
+pieces (agent/journal/journal_file.py). So its `offset` is the one from which to follow on, and two
+clients of the same run write the same bytes to the same places.
+"""
+
+import zlib
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from config.errors import RunError
+from config.files import is_access_error, path_below
+from config.identifiers import RUN_ID, is_valid
+from engine.agent.journal.journal_file import (
+    JOURNAL,
+    LONGEST,
+    JournalFile,
+    JournalReader,
+    end_of_line,
+    kind_of,
+)
+from engine.agent.journal.rotating_file import budget_on, open_piece, pieces
+from engine.agent.metrics.samples import RECORD
+from engine.contract.events import Event, OutputDropped, to_line
+from engine.record.event_budget import EventBudget
+from engine.record.events import FirstEvent, parse_event
+
+
+def kept_path(runs: Path, run_id: str, *names: str) -> Path:
+    """Return the path of a run's file on this machine: below the run's own folder, by no link.
+
+    Raises RunError for an id that is none, and StateError for a link on the way. Outputs alone have
+    links: those of the job, which stay in its folder.
+    """
+    if not is_valid(run_id, RUN_ID):
+        raise RunError(f"{run_id!r} is no id of a run", "`gpuctl ps` lists the runs")
+    return path_below(runs, run_id, *names)
+
+
+class _Unkept:
+    """A copy that ends with what this machine has: later lines only advance its offset."""
+
+    def __init__(self, path: Path) -> None:
+        with closing(JournalReader(path)) as reader:
+            for _ in reader.read():
+                pass  # only the offset of the end is needed
+            self.offset = reader.offset
+
+    def append_line(self, line: bytes) -> None:
+        self.offset = end_of_line(self.offset, line)
+
+    def close(self) -> None:
+        """Do nothing: no file is open."""
+
+
+class JournalCopy:
+    """The copy of one run's journal. Where this user may not write, it keeps nothing more."""
+
+    def __init__(self, runs: Path, run_id: str) -> None:
+        self._path = kept_path(runs, run_id, JOURNAL)
+        self._left_out: tuple[int, int] | None = None
+        self._time = 0.0
+        self._file: JournalFile | _Unkept
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._file = JournalFile(self._path, budget_on(self._path.parent))
+        except OSError as error:
+            if not is_access_error(error):
+                raise RunError(
+                    f"{self._path} cannot be written: {error.strerror}", "free space on the disk"
+                ) from error
+            self._file = _Unkept(self._path)
+
+    @property
+    def is_kept(self) -> bool:
+        """Return whether the lines are written, and not only counted."""
+        return isinstance(self._file, JournalFile)
+
+    @property
+    def offset(self) -> int:
+        """The offset in the journal of the next line, which is the first that is missing here."""
+        return self._file.offset if self._left_out is None else self._left_out[1]
+
+    def append(self, line: str) -> None:
+        """Write the line at `offset`, and advance `offset`."""
+        self._write_gap()
+        self._append(line)
+
+    def leave_out(self, line: str, time: float) -> None:
+        """Advance `offset` as `append` does, but write one short line for all that is left out.
+
+        `time` is that of the line's event, or of the last one before it.
+        """
+        start = self.offset
+        end = max(end_of_line(start, line.encode() + b"\n"), start + 1)
+        if self._left_out is None:
+            self._left_out, self._time = (start, end), time
+        else:
+            self._left_out = (self._left_out[0], end)
+
+    def _write_gap(self) -> None:
+        if self._left_out is not None:
+            start, end = self._left_out
+            self._append(to_line(OutputDropped(start, end, (), time=self._time)))
+            self._left_out = None
+
+    def _append(self, line: str) -> None:
+        try:
+            self._file.append_line(line.encode() + b"\n")
+        except OSError as error:
+            raise RunError(
+                f"{self._path} cannot be written: {error.strerror}", "free space on the disk"
+            ) from error
+
+    def close(self) -> None:
+        """Close the file, after the line for what was left out last."""
+        try:
+            self._write_gap()
+        finally:
+            self._file.close()
+
+
+def recorded_events(runs: Path, run_id: str, budget: EventBudget | None = None) -> Iterator[Event]:
+    """Yield the events of the copy that are within the budget; none for a run without a copy.
+
+    A warning takes the place of the first that is left out, here or by the client that wrote the
+    copy. Raises RunError if the file is damaged.
+    """
+    path = kept_path(runs, run_id, JOURNAL)
+    budget = budget or EventBudget()
+    reader = JournalReader(path)
+    try:
+        for line in reader.read():
+            event = parse_event(line)
+            if not budget.admits(line, event):
+                event = budget.warning()
+            if event is not None:
+                yield _of_run(event, run_id)
+    except (ValueError, EOFError, zlib.error, OSError) as error:
+        raise RunError(
+            f"{path} is damaged: {error}",
+            f"remove the file; `gpuctl logs {run_id} -f` fetches it again",
+        ) from error
+    finally:
+        reader.close()
+
+
+def _of_run(event: Event, run_id: str) -> Event:
+    """Return the event; raise ValueError for the beginning of another run."""
+    if isinstance(event, FirstEvent) and event.run_id != run_id:
+        raise ValueError(f"it is of run {event.run_id}")
+    return event
+
+
+def has_end(runs: Path, run_id: str) -> bool:
+    """Return whether the copy has the run's end, after which only notifications come."""
+    last = pieces(kept_path(runs, run_id, JOURNAL))[-2:]
+    try:
+        return any(_has_end(piece.path) for piece in reversed(last))
+    except (EOFError, zlib.error, OSError):  # it is damaged: a reader reports it
+        return False
+
+
+def _has_end(piece: Path) -> bool:
+    with open_piece(piece) as file:
+        while line := file.readline(LONGEST):
+            if kind_of(line, "run_finished"):
+                return True
+    return False
+
+
+def kept_files(runs: Path, run_id: str) -> list[Path]:
+    """Return the run's files but for its outputs: the journal's first piece is the last."""
+    others = [samples_path(runs, run_id), *sorted(evidence_folder(runs, run_id).rglob("*.txt"))]
+    journal = [piece.path for piece in reversed(pieces(kept_path(runs, run_id, JOURNAL)))]
+    return [*(path for path in others if path.is_file() and not path.is_symlink()), *journal]
+
+
+def evidence_folder(runs: Path, run_id: str) -> Path:
+    """Return the folder with the evidence about lost nodes; it exists only if a node was lost."""
+    return kept_path(runs, run_id, "evidence")
+
+
+OUTPUTS = "outputs"
+"""The folder in a run's folder with its outputs, which gpuctl never removes."""
+
+
+def outputs_folder(runs: Path, run_id: str) -> Path:
+    """Return the folder with the run's outputs; it exists only if some came back."""
+    return kept_path(runs, run_id, OUTPUTS)
+
+
+def samples_path(runs: Path, run_id: str) -> Path:
+    """Return the path of the run's samples; it exists once a client has fetched them."""
+    return kept_path(runs, run_id, f"{RECORD}.gz")
+
+
+def write_evidence(folder: Path, node: str, source: str, text: str) -> None:
+    """Write the evidence that `source` showed about a lost node to `NODE/SOURCE.txt`."""
+    # Both names come from a machine on which the job was root, so only their last part is used.
+    path = path_below(folder, Path(node).name, f"{Path(source).name}.txt")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RunError(
+            f"{path} cannot be written: {error.strerror}", "free space on the disk"
+        ) from error

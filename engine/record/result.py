@@ -1,0 +1,127 @@
+"""The result of a run, collected from its events."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Literal, TypeGuard
+
+from config.models import Value
+from engine.contract.events import (
+    AttemptStarted,
+    ClockSet,
+    Event,
+    FollowedFailure,
+    GateJudged,
+    NetworkSeen,
+    Notified,
+    Output,
+    OutputJudged,
+    RunFinished,
+    RunNode,
+)
+from engine.record.events import FirstEvent
+from engine.record.lines import Line, WholeLines
+
+LAST_LINES = 20
+
+
+class RunResult(Value):
+    """The result of a run.
+
+    `exit_code` is 0 for done, 130 for stopped, the job's own (128 + N for signal N) if the job
+    failed, 124 if a time limit was reached, 125 if a node failed, and 1 if the ranks or the
+    network were not as planned, data were wrong or a gate was missed. `last_lines` are those of the
+    node that failed first, of both streams in order of arrival. `warnings` are findings that do not
+    fail the run. `followed` are the nodes that failed after the first. `attempts` is the number of
+    attempts that were made. A run that left the queue has `started` from the time when it was
+    queued last.
+    """
+
+    run_id: str
+    status: Literal["done", "failed", "stopped"]
+    exit_code: int
+    first_failed_rank: int | None
+    first_failed_node: str | None
+    reason: str
+    last_lines: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+    followed: tuple[FollowedFailure, ...] = ()
+    attempts: int = 1
+    started: datetime
+    ended: datetime
+
+
+_Warning = NetworkSeen | OutputJudged | GateJudged | Notified | ClockSet
+
+
+def _is_warning(event: Event) -> TypeGuard[_Warning]:
+    if isinstance(event, Notified):
+        return bool(event.error)
+    kinds = (NetworkSeen, OutputJudged, GateJudged, ClockSet)
+    return isinstance(event, kinds) and event.level == "warning"
+
+
+class ResultCollector:
+    """A collector of a run's events that computes the result."""
+
+    def __init__(self) -> None:
+        self._lines = WholeLines()
+        self._last: dict[int, deque[str]] = {}
+        self._warnings: list[str] = []
+        self._attempts = 1
+        self._began: FirstEvent | None = None
+        self._nodes: tuple[RunNode, ...] = ()
+        self._finished: RunFinished | None = None
+
+    def see(self, event: Event) -> None:
+        """Add the event."""
+        if isinstance(event, FirstEvent):
+            self._began, self._nodes = event, event.nodes
+        elif isinstance(event, RunFinished):
+            self._finished = event
+        elif isinstance(event, AttemptStarted):
+            self._attempts = event.number
+            self._nodes = event.nodes or self._nodes
+            self._lines, self._last = WholeLines(), {}
+        elif _is_warning(event):
+            self._warnings.append(event.text)
+        elif isinstance(event, Output):
+            self._keep(self._lines.feed(self._end_of(event)))
+
+    def result(self) -> RunResult | None:
+        """Return the result, or None as long as the run is not over."""
+        if self._began is None or self._finished is None:
+            return None
+        self._keep(self._lines.rest())
+        rank = self._finished.first_failed_rank
+        names = {node.rank: node.name for node in self._nodes}
+        return RunResult(
+            run_id=self._began.run_id,
+            status=self._finished.status,
+            exit_code=self._finished.exit_code,
+            first_failed_rank=rank,
+            first_failed_node=None if rank is None else names.get(rank),
+            reason=self._finished.reason,
+            warnings=tuple(self._warnings),
+            followed=self._finished.followed,
+            last_lines=() if rank is None else self._last_lines(rank),
+            attempts=self._attempts,
+            started=datetime.fromtimestamp(self._began.time, UTC),
+            ended=datetime.fromtimestamp(self._finished.time, UTC),
+        )
+
+    def _end_of(self, event: Output) -> Output:
+        """Return the event, of many whole lines only with the last."""
+        if event.text.count("\n") < LAST_LINES or not self._lines.is_whole(event):
+            return event
+        last = event.text.rsplit("\n", LAST_LINES)[1:]
+        return replace(event, text="\n".join(last))
+
+    def _last_lines(self, rank: int) -> tuple[str, ...]:
+        """Return the node's last lines; if it printed none, those of the master."""
+        return tuple(self._last.get(rank) or self._last.get(0) or ())
+
+    def _keep(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            self._last.setdefault(line.rank, deque(maxlen=LAST_LINES)).append(line.text)

@@ -1,0 +1,99 @@
+"""The agent as one file: a zip application, reproducible from its source."""
+
+import hashlib
+import io
+import shlex
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import TYPE_CHECKING
+
+from config.errors import RunError
+from engine.agent.link.launcher import receive_agent
+from engine.plan.remote_paths import agent_path
+
+if TYPE_CHECKING:
+    from nodes.inventory import Node
+    from nodes.kept_connections import KeptConnections
+    from nodes.ssh import Connections
+
+_CALL_S = 60
+
+# Python runs this file by its path, so the folder that holds it (or the archive) is not on sys.path
+# yet.
+_MAIN = """\
+import sys
+sys.path.insert(0, __file__.rpartition("/")[0])
+from engine.agent.main import main
+sys.exit(main())
+"""
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The agent's bytes, and a digest that identifies this version."""
+
+    data: bytes
+    digest: str
+
+    @property
+    def path(self) -> str:
+        """The folder on a node that has the unpacked agent; the archive's path adds `.pyz`."""
+        return agent_path(self.digest)
+
+    @property
+    def program(self) -> str:
+        """The file on a node that Python runs."""
+        return f"{self.path}/__main__.py"
+
+
+@cache
+def agent_bundle() -> Bundle:
+    """Return the agent of this gpuctl; stored, not deflated: zlib's output varies by version."""
+    files = {"__main__.py": _MAIN.encode(), "engine/__init__.py": b"", "config/__init__.py": b""}
+    for package in ("agent", "contract"):
+        files.update(_sources(resources.files("engine").joinpath(package), f"engine/{package}"))
+    for name in ("bounds.py", "identifiers.py", "number_ranges.py"):
+        files[f"config/{name}"] = resources.files("config").joinpath(name).read_bytes()
+    buffer = io.BytesIO()
+    buffer.write(b"#!/usr/bin/env python3\n")
+    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_STORED) as archive:
+        for name in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name])
+    data = buffer.getvalue()
+    return Bundle(data, hashlib.sha256(data).hexdigest()[:16])
+
+
+def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
+    """Yield path and text of each Python file below the folder."""
+    for entry in folder.iterdir():
+        if entry.name.endswith(".py"):
+            yield f"{path}/{entry.name}", entry.read_bytes()
+        elif entry.is_dir() and entry.name != "__pycache__":
+            yield from _sources(entry, f"{path}/{entry.name}")
+
+
+async def ship_agent(connections: "KeptConnections | Connections", head: "Node") -> None:
+    """Copy this gpuctl's agent to the head, if it lacks it; RunError if the head cannot have it.
+
+    There it is unpacked for the head, and an archive for the other nodes.
+    """
+    bundle = agent_bundle()
+    archive = f"{bundle.path}.pyz"
+    has_both = f"test -d {shlex.quote(bundle.path)} && test -e {shlex.quote(archive)}"
+    if (await connections.run(head, has_both, timeout=_CALL_S)).exit_status == 0:
+        return
+    await connections.put(head, bundle.data, archive, 0o644)
+    unpack = f"umask 022; {receive_agent(bundle.path, bundle.data)}"
+    command = f"{{ {unpack}; }} < {shlex.quote(archive)}"
+    done = await connections.run(head, command, timeout=_CALL_S)
+    if done.exit_status != 0:
+        reason = done.complaint
+        raise RunError(
+            f"{head.name} ({head.private_ip}) cannot take gpuctl's agent: {reason}",
+            "see whether its disk is full",
+        )

@@ -1,0 +1,122 @@
+"""The runs on a cluster. The head knows them, also those that another machine started."""
+
+import asyncio
+import shlex
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import ValidationError
+
+from config.errors import NodeError
+from config.foreign import MOST, first_mistake
+from config.identifiers import NodeName, RunId
+from config.models import Value
+from engine.agent.head.queue import QUEUE
+from engine.contract.exit_status import REFUSED
+from engine.plan.remote_paths import run_folder, runs_folder
+from engine.record.events import FirstEvent, parse_event
+from nodes.inventory import Inventory
+from nodes.ssh import connect
+
+ASK_S = 8.0
+"""Seconds to wait for the head: ssh through a bastion or Session Manager takes some seconds."""
+
+
+class Holder(Value):
+    """A run that has nodes of a cluster, or waits for them. `nodes` are their names.
+
+    `since` is the first time in its journal, None if that has none.
+    """
+
+    run_id: RunId
+    state: Literal["waiting", "started", "leaving"]
+    nodes: tuple[NodeName, ...]
+    since: datetime | None = None
+
+
+async def find_holders(inventory: Inventory) -> tuple[Holder, ...]:
+    """Ask the head which runs are on the cluster; those that wait are in the order of the queue.
+
+    Opens a new connection: nodes.kept_connections would leave a broker behind, and callers ask
+    before they destroy the cluster. Raises NodeError if the head does not answer within ASK_S.
+    """
+    head = inventory.nodes[0]
+    where = f"{head.name} ({head.private_ip})"
+    try:
+        async with asyncio.timeout(ASK_S), connect(inventory) as connections:
+            done = await connections.run(head, _question())
+    except TimeoutError:
+        raise NodeError(f"{where} did not answer within {ASK_S:.0f} s", "") from None
+    if done.exit_status != 0:
+        reason = done.complaint
+        raise NodeError(f"{where} cannot report its runs: {reason}", "")
+    lines = done.stdout.splitlines()
+    try:
+        return tuple(
+            _holder(entry, began) for entry, began in zip(lines[::2], lines[1::2], strict=True)
+        )
+    except ValueError as error:
+        wrong = first_mistake(error) if isinstance(error, ValidationError) else "it is incomplete"
+        complaint = f"{where} cannot report its runs: its answer is malformed: {wrong}"
+        raise NodeError(complaint, "") from error
+
+
+def _question() -> str:
+    """Return the shell command that prints two lines per run: its entry, and its first event.
+
+    A run in the queue has the agent that it was started with.
+    """
+    runs = shlex.quote(runs_folder())
+    return (
+        f"cd {runs} 2> /dev/null || exit 0; test -e {QUEUE} || exit 0;"
+        ' while read -r run rest; do test -e "$run/agent.pyz" &&'
+        f' exec python3 -IS "$run/agent.pyz" queue {runs};'
+        f" done < {QUEUE}; exit 0"
+    )
+
+
+def _holder(entry: str, began: str) -> Holder:
+    run_id, state, names = entry.split(" ")
+    return Holder.model_validate(
+        {"run_id": run_id, "state": state, "nodes": names.split(","), "since": _time(began)}
+    )
+
+
+def _time(line: str) -> datetime | None:
+    try:
+        event = parse_event(line) if len(line) <= MOST else None
+    except ValueError:  # the journal does not exist yet, or its disk was full
+        return None
+    return datetime.fromtimestamp(event.time, UTC) if isinstance(event, FirstEvent) else None
+
+
+async def move_run(run_id: str, inventory: Inventory, place: int) -> bool:
+    """Move the run to `place` (from 1) of the queue; return False if it does not wait."""
+    return await _change(inventory, run_id, "move", str(place))
+
+
+async def drop_run(run_id: str, inventory: Inventory) -> bool:
+    """Take the run out of the queue, which ends it; return False if it does not wait."""
+    return await _change(inventory, run_id, "drop")
+
+
+async def _change(inventory: Inventory, run_id: str, *words: str) -> bool:
+    """Call the agent of the run, which changes the queue; return whether it did."""
+    folder = run_folder(run_id)
+    command, *rest = words
+    call = shlex.join(["python3", "-IS", f"{folder}/agent.pyz", command, folder, *rest])
+    async with connect(inventory) as connections:
+        done = await connections.run(
+            inventory.nodes[0],
+            f"test -e {shlex.quote(folder)} || exit {REFUSED}; {call}",
+            timeout=ASK_S,
+        )
+    if done.exit_status not in (0, REFUSED):
+        raise NodeError(f"{inventory.nodes[0].name} cannot change the queue: {done.complaint}", "")
+    return done.exit_status == 0
+
+
+def node_load(holders: tuple[Holder, ...]) -> dict[str, int]:
+    """Return the number of runs that hold each node or wait for it."""
+    names = [name for holder in holders for name in holder.nodes]
+    return {name: names.count(name) for name in set(names)}

@@ -1,0 +1,290 @@
+"""The head node, as the clients of a run call it: its agent, and the runs that it knows."""
+
+import asyncio
+import contextlib
+import json
+import shlex
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+
+from pydantic import Field
+
+from config.errors import NodeError, RunError
+from config.foreign import MOST, Malformed, parse_foreign
+from config.identifiers import RUN_ID, RUN_NAME, RunId, is_valid
+from config.models import Value
+from engine.agent.journal.journal_file import JOURNAL
+from engine.contract.codec import to_json
+from engine.contract.exit_status import BUSY
+from engine.contract.orders import RunOrder
+from engine.contract.plan import LaunchPlan
+from engine.plan.notify_plan import secret_names
+from engine.plan.remote_paths import run_folder, runs_folder
+from engine.record.events import FirstEvent, parse_event
+from engine.session.bundle import agent_bundle, ship_agent
+from nodes.answers import may_have_run
+from nodes.inventory import Inventory, Node
+from nodes.kept_connections import connect
+
+CALL_S = 30
+HOLD_S = 10.0
+"""Seconds to wait for the head's answer about a lock."""
+_RELEASE_S = 2.0
+_START_S = 120
+_RENEW_S = 30.0  # a sixth of the supervisor's LEASE_S
+_NO_AGENT = 97  # from the command in `start`; the agent itself ends with 0 to 3
+
+
+class ClusterBusy(RunError):
+    """Other runs have the nodes: this run did not start, and the cluster is unchanged."""
+
+    def __init__(self, cluster: str, runs: Sequence[RunId]) -> None:
+        first, *more = runs
+        others = f" and {len(more)} more" if more else ""
+        super().__init__(
+            f"cluster {cluster} is busy with run {first}{others}",
+            f"wait for it (`gpuctl run --queue`, `gpuctl wait {first}`) or stop it"
+            f" (`gpuctl stop {first}`)",
+        )
+
+
+class NotStarted(RunError):
+    """The head was not reached: this run did not start, and the cluster is unchanged."""
+
+    def __init__(self, plan: LaunchPlan, error: NodeError) -> None:
+        bills = f"cluster {plan.cluster} is as it was, and bills"
+        removes = f"`gpuctl down {plan.cluster}` removes it"
+        hint = f"{bills}: {removes}" if plan.on_stop == "destroy" else ""
+        super().__init__(
+            f"run {plan.run_id} was not started: {error.message}",
+            "; ".join(filter(None, (error.hint, hint))),
+        )
+
+
+class _Busy(Value):
+    """The answer of a head that refuses a run: the runs that have its nodes."""
+
+    busy: tuple[RunId, ...] = Field(min_length=1)
+
+
+def _busy_runs(answer: str, head: Node) -> tuple[RunId, ...]:
+    try:
+        return parse_foreign(_Busy, answer).busy
+    except Malformed as error:
+        raise NodeError(
+            f"{head.name} ({head.private_ip}) refuses the run, and does not say why: {error}", ""
+        ) from error
+
+
+class Head:
+    """The head of a cluster, for one run."""
+
+    def __init__(self, inventory: Inventory, run_id: str, start_requested: bool = False) -> None:
+        self.inventory, self._run_id = inventory, run_id
+        self.node = inventory.nodes[0]
+        self.start_requested = start_requested
+        """True once the head was asked to start the run: it may be active even after an error."""
+
+    async def start(self, plan: LaunchPlan, secrets: Mapping[str, str]) -> None:
+        """Start the run's supervisor with plan and secrets; send the agent if the head has none.
+
+        Raises ClusterBusy if other runs have its nodes, unless it may wait for them, and NotStarted
+        if the head is not reached.
+        """
+        bundle, head = agent_bundle(), self.node
+        used = {name: secrets[name] for node in plan.nodes for name in node.secrets.values()}
+        with self._connection_errors(plan):
+            async with connect(self.inventory) as connections:
+                # Environment and secrets go through stdin: every user can see arguments.
+                start = shlex.join(
+                    ["python3", "-IS", bundle.program, "start", run_folder(plan.run_id)]
+                )
+                command = f"test -d {shlex.quote(bundle.path)} || exit {_NO_AGENT}; exec {start}"
+                more = {name: secrets[name] for name in secret_names(plan.notify)}
+                text = json.dumps(to_json(RunOrder(plan, used, more)))
+                self.start_requested = True
+                done = await connections.run(head, command, stdin=text, timeout=_START_S)
+                if done.exit_status == _NO_AGENT:  # the head does not have this gpuctl's agent yet
+                    self.start_requested = False
+                    await ship_agent(connections, head)
+                    self.start_requested = True
+                    done = await connections.run(head, command, stdin=text, timeout=_START_S)
+        self.start_requested = done.exit_status == 0
+        if done.exit_status == BUSY:
+            raise ClusterBusy(plan.cluster, _busy_runs(done.stdout, head))
+        if done.exit_status != 0:
+            errors = done.stderr.strip().splitlines() or ["no reason given"]
+            raise RunError(
+                f"{head.name} ({head.private_ip}) cannot start the run: {errors[-1]}",
+                f"log in with `gpuctl ssh {plan.cluster} {head.name}` to find out why",
+            )
+
+    @contextlib.contextmanager
+    def _connection_errors(self, plan: LaunchPlan) -> Iterator[None]:
+        """Raise NotStarted for an error before the head was asked to start the run."""
+        try:
+            yield
+        except NodeError as error:
+            if self.start_requested and may_have_run(error):
+                raise
+            self.start_requested = False
+            raise NotStarted(plan, error) from error
+
+    async def send(self, word: str) -> None:
+        """Send `stop`, `ack` or `healed …` to the run's supervisor; do nothing if it has ended."""
+        async with connect(self.inventory) as connections:
+            await connections.run(self.node, _agent("send", self._run_id, word), timeout=CALL_S)
+
+    async def report_healed(self, addresses: Mapping[str, str]) -> None:
+        """Report to the run's supervisor that lost nodes, by their names, were made again."""
+        await self.send(f"healed {json.dumps(dict(addresses), separators=(',', ':'))}")
+
+    @contextlib.asynccontextmanager
+    async def journal(self, offset: int) -> AsyncIterator[AsyncIterator[str]]:
+        """Follow the lines of the run's journal from byte `offset` while the block runs."""
+        command = _agent("follow", self._run_id, "--from", str(offset))
+        async with (
+            connect(self.inventory) as connections,
+            contextlib.aclosing(connections.lines(self.node, command)) as lines,
+        ):
+            yield lines
+
+
+class Hold:
+    """A lock on the head, see `hold`. `answer` is that of the head, empty if it gave none."""
+
+    def __init__(self) -> None:
+        self.answer = ""
+        self._answered, self._over = threading.Event(), threading.Event()
+
+    def run(self, inventory: Inventory, command: str) -> None:
+        """Hold the lock until `release`, in a thread."""
+        try:
+            asyncio.run(self._converse(inventory, command))
+        finally:
+            self._answered.set()
+
+    async def _converse(self, inventory: Inventory, command: str) -> None:
+        # not nodes.kept_connections: its broker would outlive the cluster
+        from nodes.ssh import connect as connect_anew
+
+        # The head does not answer, or is removed while the lock is held.
+        with contextlib.suppress(NodeError, TimeoutError):
+            async with (
+                asyncio.timeout(HOLD_S) as limit,
+                connect_anew(inventory) as connections,
+                connections.converse(inventory.nodes[0], command) as talk,
+            ):
+                self.answer = (await talk.line(MOST)).decode(errors="replace").strip()
+                limit.reschedule(None)
+                self._answered.set()
+                await asyncio.to_thread(self._over.wait)
+
+    def wait(self) -> None:
+        """Wait for the head's answer."""
+        self._answered.wait()
+
+    def release(self) -> None:
+        """Release the lock."""
+        self._over.set()
+
+
+@contextlib.contextmanager
+def hold(run_id: str, inventory: Inventory, what: str) -> Iterator[str]:
+    """Hold a lock of the cluster (agent/head/cluster_locks.py) during the block; yield the answer.
+
+    It is empty if the head does not answer or does not have the run.
+    """
+    held = Hold()
+    command = _agent("hold", run_id, what)
+    thread = threading.Thread(target=held.run, args=(inventory, command), daemon=True)
+    thread.start()
+    held.wait()
+    try:
+        yield held.answer
+    finally:
+        held.release()
+        thread.join(_RELEASE_S)  # a head that was removed does not say goodbye
+
+
+@contextlib.contextmanager
+def prevent_power_off(run_id: str, inventory: Inventory) -> Iterator[None]:
+    """Keep the run's nodes powered on while the caller destroys the cluster.
+
+    Acknowledge to the supervisor every _RENEW_S seconds. When that ends, because the caller is
+    done or has died, the nodes power off after LEASE_S (engine/agent/head/supervisor.py).
+    """
+    ended = threading.Event()
+
+    async def renew() -> None:
+        # not nodes.kept_connections: its broker would outlive the cluster
+        from nodes.ssh import connect as connect_anew
+
+        while not ended.is_set():
+            with contextlib.suppress(
+                NodeError
+            ):  # parts of the path to the head are removed already
+                async with connect_anew(inventory) as connections:
+                    while not ended.is_set():
+                        await connections.run(
+                            inventory.nodes[0], _agent("send", run_id, "ack"), timeout=CALL_S
+                        )
+                        await asyncio.to_thread(ended.wait, _RENEW_S)
+            await asyncio.to_thread(ended.wait, 1.0)
+
+    renewing = threading.Thread(target=lambda: asyncio.run(renew()), name="lease", daemon=True)
+    renewing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        renewing.join(CALL_S)
+
+
+async def find_run(inventory: Inventory, name: str) -> FirstEvent | None:
+    """Ask the head for the run with this id, else for the newest with this name; None for neither.
+
+    The head also knows runs that other machines started. It answers for its own cluster alone: a
+    run of another one is none. Raises NodeError if it does not answer.
+    """
+    if not is_valid(name, RUN_ID) and not is_valid(name, RUN_NAME):
+        return None
+    # The first event of a journal has all that clients need. No agent is asked: the head may have
+    # none, or one of another version of gpuctl.
+    runs, word = shlex.quote(runs_folder()), shlex.quote(name)
+    question = (
+        f"cd {runs} 2> /dev/null || exit 0; for run in {word} {word}-??????; do"
+        f' test ! -e "$run/{JOURNAL}" || head -n 1 "$run/{JOURNAL}" || exit 1; done'
+    )
+    async with connect(inventory) as connections:
+        done = await connections.run(inventory.nodes[0], question, timeout=CALL_S)
+    if done.exit_status != 0:
+        node = inventory.nodes[0]
+        where = f"{node.name} ({node.private_ip})"
+        raise NodeError(f"{where} cannot report its runs: {done.complaint}", "")
+    events = [_parsed(line) for line in done.stdout.splitlines()]
+    runs_named = [
+        event
+        for event in events
+        if isinstance(event, FirstEvent)
+        and event.cluster == inventory.cluster
+        and name in (event.run_id, event.name)
+    ]
+    exact = [event for event in runs_named if event.run_id == name]
+    return max(exact or runs_named, key=lambda event: event.time, default=None)
+
+
+def _parsed(line: str) -> object:
+    try:
+        return parse_event(line) if len(line) <= MOST else None
+    except ValueError:  # its disk was full when the run began
+        return None
+
+
+def _agent(command: str, run_id: str, *arguments: str) -> str:
+    """Return the shell command that calls the agent of the run; it does nothing without a run."""
+    folder = run_folder(run_id)
+    agent = f"{folder}/agent.pyz"
+    return f"test ! -e {shlex.quote(agent)} || exec python3 -IS " + shlex.join(
+        [agent, command, folder, *arguments]
+    )

@@ -1,0 +1,242 @@
+"""Fetch the outputs of a run from its nodes, after the run's end.
+
+The form of the stream is that of agent/node/outputs.py. Nodes are not trusted: a job is root on
+them, so each path is checked, and no file is written through a link.
+"""
+
+import asyncio
+import json
+import os
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Literal
+
+from config.errors import GpuctlError, NodeError, RunError
+from config.progress import Progress, Reporter
+from engine.plan.remote_paths import work_folder
+from engine.record.run_errors import KnownRun
+from engine.session.bundle import agent_bundle
+from nodes.arrivals import Arrivals, refusal
+from nodes.conversation import Conversation
+from nodes.fanout import on_each
+from nodes.inventory import Inventory, Node
+from nodes.ssh import Connections, connect
+
+RESERVE = 1 << 30
+"""Bytes of the client's disk that outputs leave free."""
+STALL_S = 60
+"""Seconds without a byte after which a node is given up: the cluster bills."""
+_STAGE = "outputs"
+_AT_ONCE = 4
+_PIECE = 1 << 20
+MOST_LIST = 16 << 20
+"""Bytes of a node's list of outputs."""
+MOST_OUTPUTS = 100_000
+"""Outputs of a node: files, folders and links."""
+MOST_DEPTH = 64
+"""The parts of an output's path."""
+_PACK = "pack them on the node (tar), and name the archive in `outputs`"
+_FIELDS = 5
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """The outputs that came back: number of files, their bytes, the reason of each failure.
+
+    `refused` has a line for each node of which something was left out.
+    """
+
+    folder: Path
+    files: int
+    size: int
+    failures: tuple[str, ...]
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Item:
+    path: str
+    kind: Literal["file", "folder", "link"]
+    mode: int
+    target: str
+    size: int
+
+
+async def fetch_outputs(
+    run: KnownRun, inventory: Inventory, folder: Path, report: Reporter
+) -> Fetched:
+    """Copy the outputs of each node to `folder/rank-N`; a failing node does not stop the others.
+
+    A node's outputs are written to `rank-N.part`, which is renamed when they are whole.
+    """
+    by_name = {node.name: node for node in inventory.nodes}
+    # Ranks are those of the run: `order` may have changed them.
+    nodes = [
+        by_name[node.name].model_copy(update={"rank": node.rank})
+        for node in run.nodes
+        if node.name in by_name
+    ]
+    unknown = tuple(
+        f"cluster {inventory.cluster} has no node {node.name}, which the run names"
+        for node in run.nodes
+        if node.name not in by_name
+    )
+
+    async with connect(inventory) as connections:
+
+        async def fetch(node: Node) -> tuple[int, int, list[str]]:
+            found = await _fetch(connections, run, node, folder / f"rank-{node.rank}")
+            report(Progress(_STAGE, node.name, "done", f"{found[0]} files"))
+            return found
+
+        answers = await on_each(nodes, fetch, _AT_ONCE)
+    failures = tuple(a.message for a in answers.values() if isinstance(a, GpuctlError))
+    whole = [answer for answer in answers.values() if not isinstance(answer, GpuctlError)]
+    files, size = sum(count for count, _, _ in whole), sum(size for _, size, _ in whole)
+    names = {node.rank: node.name for node in nodes}
+    refused = tuple(
+        refusal(names[rank], answer[2]).message
+        for rank, answer in answers.items()
+        if not isinstance(answer, GpuctlError) and answer[2]
+    )
+    return Fetched(folder, files, size, (*unknown, *failures), refused)
+
+
+async def _fetch(
+    connections: Connections, run: KnownRun, node: Node, to: Path
+) -> tuple[int, int, list[str]]:
+    """Fetch one node's outputs; return the number of files, their bytes, and what was refused."""
+    work = work_folder(run.run_id)
+    program = agent_bundle().program
+    command = shlex.join(["python3", "-IS", program, "outputs", work])
+    async with connections.converse(node, command) as talk:
+        await talk.write(json.dumps(run.outputs).encode() + b"\n")
+        talk.end_input()
+        async with asyncio.timeout(STALL_S):
+            line = await _list_line(talk, node.name)
+        if not line:
+            return 0, 0, []  # the command failed: leaving the conversation raises its reason
+        items = _items(line, node.name)
+        files = [item for item in items if item.kind == "file"]
+        size = sum(item.size for item in files)
+        refused: list[str] = []
+        if items:
+            _check_room(size, to, node.name)
+            refused = await _write(talk, items, to, node.name)
+    return len(files), size, refused
+
+
+async def _list_line(talk: Conversation, node: str) -> bytes:
+    """Return the node's list of outputs; NodeError if it has more than MOST_LIST bytes."""
+    try:
+        return await talk.line(MOST_LIST)
+    except NodeError as error:
+        most = MOST_LIST >> 20
+        raise NodeError(
+            f"{node} sent a list of outputs of more than {most} MiB; {_PACK}", ""
+        ) from error
+
+
+def _items(line: bytes, node: str) -> list[_Item]:
+    """Return the items of the list; RunError for a path that leaves the folder.
+
+    The list is bounded before it is parsed, so that a hostile one does not fill the memory.
+    """
+    if line.count(b",") > 2 * _FIELDS * MOST_OUTPUTS:
+        raise _too_many(node)
+    try:
+        files = json.loads(line)["files"]
+        if len(files) > MOST_OUTPUTS:
+            raise _too_many(node)
+        items = [_item(*fields) for fields in files]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise RunError(f"{node} sent no list of outputs", "") from None
+    for item in items:
+        parts = PurePosixPath(item.path).parts
+        is_inside = parts and parts[0] != "/" and ".." not in parts
+        if not is_inside or not _is_name(item.path) or not _is_name(item.target):
+            raise RunError(f"{node} sent an output with the path {_shown(item.path)}", "")
+        if len(parts) > MOST_DEPTH:
+            raise RunError(
+                f"{node} sent an output whose path has {len(parts)} parts, at most {MOST_DEPTH} are"
+                f" allowed: {_shown(item.path)}",
+                "",
+            )
+    return items
+
+
+def _item(path: object, kind: object, mode: object, target: object, size: object) -> _Item:
+    """Return the item of five fields; ValueError for a field of another type."""
+    texts = isinstance(path, str) and isinstance(target, str)
+    if not texts or type(mode) is not int or type(size) is not int or not 0 <= size < 1 << 60:
+        raise ValueError(path)
+    if kind not in ("file", "folder", "link"):
+        raise ValueError(kind)
+    return _Item(str(path), kind, mode, str(target), size)
+
+
+def _is_name(text: str) -> bool:
+    """Return whether the file system can have a file or a link of this text."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
+def _too_many(node: str) -> RunError:
+    return RunError(f"{node} sent a list of more than {MOST_OUTPUTS} outputs; {_PACK}", "")
+
+
+def _shown(path: str) -> str:
+    """Return the path as a message has it, which may be of any length."""
+    return repr(path if len(path) <= 100 else f"{path[:97]}...")
+
+
+def _check_room(size: int, to: Path, node: str) -> None:
+    to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    free = shutil.disk_usage(to.parent).free - RESERVE
+    if size > free:
+        raise RunError(
+            f"the outputs of {node} have {size >> 20} MiB, the disk of {to.parent} has room for"
+            f" {max(free, 0) >> 20} MiB",
+            "",
+        )
+
+
+async def _write(talk: Conversation, items: list[_Item], to: Path, node: str) -> list[str]:
+    """Write the outputs that arrive; return the reason for each that was refused."""
+    part = to.with_name(f"{to.name}.part")
+    arrivals = Arrivals(part, most_mode=0o700)
+    try:
+        shutil.rmtree(part, ignore_errors=True)  # of an earlier attempt
+        part.mkdir(mode=0o700)
+        for item in items:
+            path = PurePosixPath(item.path)
+            if item.kind == "folder":
+                arrivals.add_folder(path)
+            elif item.kind == "file":
+                with arrivals.create_file(path, item.mode) as file:
+                    await _write_file(talk, file, item, node)
+            else:
+                arrivals.add_link(path, item.target)
+        arrivals.finish()
+        shutil.rmtree(to, ignore_errors=True)  # if that fails, the renaming does
+        part.rename(to)
+    except OSError as error:
+        raise RunError(
+            f"the outputs of {node} cannot be written to {part}: {error.strerror}", ""
+        ) from error
+    return arrivals.refused
+
+
+async def _write_file(talk: Conversation, file: IO[bytes], item: _Item, node: str) -> None:
+    left = item.size
+    while left:
+        async with asyncio.timeout(STALL_S):
+            data = await talk.read(min(left, _PIECE))
+        if not data:
+            raise NodeError(f"{node} ended before {item.path} was whole", "")
+        file.write(data)
+        left -= len(data)
