@@ -100,6 +100,25 @@ def test_a_new_tag_is_set_on_nodes_that_run_and_on_their_volumes(demo: Upped) ->
     assert demo.plan(tags={"team": "ml"}).plan.is_empty
 
 
+def test_the_rules_of_security_groups_change_while_nodes_run(here: Region, demo: Upped) -> None:
+    before, network = demo.ids, {"ssh_from": "192.0.2.0/24"}
+    planned = demo.plan(network=network)
+    assert list(changes(planned).values()) == ["update"]
+    assert (planned.older, planned.replaced) == ({}, {})
+    demo.up(network=network)
+    assert demo.ids == before
+    groups = client(here.target).describe_security_groups()["SecurityGroups"]
+    sources = {
+        source["CidrIp"]
+        for group in groups
+        for rule in group["IpPermissions"]
+        for source in rule["IpRanges"]
+        if rule.get("FromPort") == 22
+    }
+    assert sources == {"192.0.2.0/24"}
+    assert demo.plan(network=network).plan.is_empty
+
+
 def test_metadata_options_are_changed_on_nodes_that_run(here: Region, demo: Upped) -> None:
     before, ec2 = demo.ids, client(here.target)
     ec2.modify_instance_metadata_options(
