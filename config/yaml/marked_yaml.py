@@ -28,6 +28,7 @@ _NULL = re.compile(r"|~|null|Null|NULL")
 _BOOLEAN = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(r"-?(0|[1-9][0-9]{0,17})\.[0-9]+")
+_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # PyYAML counts these
 # YAML 1.2's numbers. PyYAML decides which other texts YAML 1.1 does not read as text.
 _NUMBER_1_2 = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+")
 
@@ -94,9 +95,9 @@ class Document:
         """
         node = self.node(path)
         begin, end = node.start_mark, node.end_mark
-        rows = node.value.rstrip().splitlines() if isinstance(node, ScalarNode) else []
+        rows = node.value.rstrip().split("\n") if isinstance(node, ScalarNode) else []
         content = rows[row - 1].strip() if row <= len(rows) else ""
-        lines = (begin.buffer or "").split("\n")
+        lines = _LINE_BREAK.split(begin.buffer or "")
         is_block = lines[begin.line : begin.line + 1] and lines[begin.line][begin.column] in "|>"
         first = begin.line + 1 if is_block else begin.line
         last = end.line if is_block or end.column == 0 else end.line + 1

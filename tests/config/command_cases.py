@@ -6,6 +6,14 @@ HEAD = "type: task\nname: hello\n"
 CLOSE = "close it in the same entry, which bash reads by itself (`- |` for several lines)"
 
 COMMAND_CASES: list[tuple[str, list[str]]] = [
+    *(
+        # YAML 1.1 has more line ends than the text seems to have; each counts as a line.
+        (
+            f"# a comment{end}\n{HEAD}commands:\n  - |\n\n    ls\n    '\n",
+            [f"{line}:5: E248 'commands[0]' has no ' that closes; {CLOSE}"],
+        )
+        for end, line in (("\u2028", 9), ("\u2029", 9), ("\x85", 9), ("\r", 8))
+    ),
     (
         HEAD + "commands:\n  - |\n    cat >x.py <<EOF\n    print(1)\n      EOF\n    python x.py\n",
         [
