@@ -28,7 +28,8 @@ RULE = Rule(
     expects="no Xid and no SXid since the boot; the severity is that of the error",
     severity="isolate",
     remedy="by the error's number: docs/health.md, Xid errors",
-    source="NVIDIA's Xid catalog of 2026-11-26, and AWS's reading of it (agent/judge/xid.py)",
+    source="NVIDIA's Xid catalog of 2026-11-26, and AWS's reading of it"
+    " (engine/agent/judge/xid.py)",
     check=check,
     is_short=True,
 )
