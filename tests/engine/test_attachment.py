@@ -15,6 +15,8 @@ import pytest
 from engine.agent.link.event_stream import EventStream
 from engine.agent.link.heartbeat import HeartbeatClient, HeartbeatServer
 from engine.agent.node.supervisor_link import SOCKET, Attachment
+from engine.contract.codec import to_json
+from engine.contract.orders import HeartbeatAddress
 from tests.engine.conftest import Reader
 
 KEY = b"k" * 32
@@ -24,7 +26,7 @@ LOST_S = 0.2
 class Heartbeats:
     """Heartbeats that are always answered."""
 
-    def turn_to(self, to: dict[str, Any]) -> None:
+    def turn_to(self, to: HeartbeatAddress) -> None:
         """Do nothing."""
 
 
@@ -58,7 +60,9 @@ def supervise(folder: Path) -> socket.socket:
     """Connect as a supervisor that takes the run up, with an order."""
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(str(folder / SOCKET))
-    for message in ({"do": "attach", "heartbeats": {}, "received": 0}, {"do": "start"}):
+    heartbeats = to_json(HeartbeatAddress("127.0.0.1", 1, KEY.hex(), answer_s=1.0, silence_s=1.0))
+    greeting = {"do": "attach", "heartbeats": heartbeats, "received": 0}
+    for message in (greeting, {"do": "start"}):
         connection.sendall(json.dumps(message).encode() + b"\n")
     return connection
 
