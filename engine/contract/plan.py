@@ -17,7 +17,7 @@ Promise = Literal["", "efa", "infiniband", "roce"]
 
 
 Verify = Literal["auto", "off", "warn", "require"]
-"""Whether NCCL's lines and tables are checked: `warn` fails no run, `require` needs a proof."""
+"""How NCCL's lines and tables are checked: `warn` never fails a run, `require` needs a proof."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class NodePlan:
 
 @dataclass(frozen=True)
 class CommonTexts:
-    """What all nodes of a size have; a node's own values override it."""
+    """The texts that all nodes of a size share; a node's own values override them."""
 
     environment: dict[str, str]
     secrets: dict[str, str]

@@ -1,4 +1,4 @@
-"""What this machine keeps of runs: history, journals, results, tables, samples.
+"""The history, journals, results, tables and samples of runs that this machine keeps.
 
 It reads and stores events. Conclusions from several runs are in `engine.analysis`.
 """
