@@ -773,12 +773,16 @@ def to_line(event: Event, **fields: Any) -> str:
     return _encode({"kind": event.kind, "time": event.time, **vars(event), **fields})
 
 
+def event_class(data: Any) -> Optional[type[Event]]:
+    """Return the class of the event that a line's JSON data has; None for an unknown kind."""
+    kind = data.get("kind") if isinstance(data, dict) else None
+    return EVENTS.get(kind) if isinstance(kind, str) else None
+
+
 def decode(data: Any) -> Optional[Event]:
     """Return the event of a line's JSON data; None for an unknown kind.
 
     Raises DecodeError, which is a ValueError, for a malformed event of a known kind.
     """
-    kind = data.get("kind") if isinstance(data, dict) else None
-    if not isinstance(kind, str) or kind not in EVENTS:
-        return None
-    return from_json(EVENTS[kind], data)
+    cls = event_class(data)
+    return None if cls is None else from_json(cls, data)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Optional
 
+from engine.contract.events import RunNode
 from engine.contract.plan import CodePlan, ImagePlan, LaunchPlan, NodePlan, ReadyPlan
 
 
@@ -24,17 +25,8 @@ class RunOrder:
 
 
 @dataclass(frozen=True)
-class NodeAddress:
-    """A node of the run, as the other nodes know it."""
-
-    rank: int
-    name: str
-    private_ip: str
-
-
-@dataclass(frozen=True)
 class HeartbeatAddress:
-    """Where a worker sends its heartbeats; `key` signs them, in hexadecimal digits.
+    """The address for a worker's heartbeats; `key`, in hexadecimal digits, signs them.
 
     The supervisor counts as silent after `silence_s` without an answer; its first answer may take
     `answer_s`. `turn` is the number of supervisors that the worker had before this one.
@@ -60,7 +52,7 @@ class WorkOrder:
     """
 
     node: NodePlan
-    nodes: tuple[NodeAddress, ...]
+    nodes: tuple[RunNode, ...]
     image: Optional[ImagePlan]
     code: Optional[CodePlan]
     secrets: dict[str, str]

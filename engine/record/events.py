@@ -23,6 +23,7 @@ from engine.contract.events import (
     RunStarted,
     TableWritten,
     WorkerMessage,
+    event_class,
     public_fields,
 )
 
@@ -48,15 +49,13 @@ def parse_event(line: str | bytes) -> Event | None:
         value = json.loads(line)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-    kind = value.get("kind") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or kind not in EVENTS:
-        return None
-    if issubclass(EVENTS[kind], WorkerMessage):
+    cls = event_class(value)
+    if cls is None or issubclass(cls, WorkerMessage):
         return None
     if "time" not in value:
         return _malformed(value, "time: Field required")
     try:
-        event: Event = _adapter(kind).validate_python(value)
+        event: Event = _adapter(cls.kind).validate_python(value)
     except ValidationError as error:
         return _malformed(value, first_mistake(error))
     return event

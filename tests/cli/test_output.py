@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,10 +17,11 @@ from cli.run_view import RunView, verdict
 from cli.terminal import table
 from config.errors import InputError
 from config.progress import Progress
-from engine.contract.events import FollowedFailure, RunStarted
+from engine.contract.events import FollowedFailure
 from engine.contract.events import Output as Line
 from engine.record.result import RunResult
 from tests.cli.test_command import COMMAND, ROOT, gpuctl
+from tests.engine.bare_events import STARTED
 from tests.engine.conftest import make_plan
 
 
@@ -78,17 +80,7 @@ def test_a_quiet_run_shows_output_and_verdict(
     as_json: bool, events: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     view = RunView(make_plan(), Output(as_json=as_json, is_quiet=True))
-    begun = RunStarted(
-        run_id="job-000001",
-        name="job",
-        cluster="demo",
-        startup_order="any",
-        stop_criteria="all-done",
-        on_stop="keep",
-        nodes=(),
-        time=1.0,
-    )
-    view.event(begun)
+    view.event(replace(STARTED, time=1.0))
     view.event(Line(time=1, rank=0, stream="stdout", text="hello"))
     seen = capsys.readouterr()
     assert (seen.out, seen.err) == ("" if as_json else "[0] hello\n", events)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.agent.head.decisions import decide
 from engine.agent.head.queue import STARTED, Entries, Entry, runs_ahead, set_state, waiting_runs
 from engine.agent.head.resuming import Recorded
-from engine.agent.head.retry import Attempt, GiveUp, Policy, WaitForNodes, next_step
+from engine.agent.head.retry import Attempt, GiveUp, WaitForNodes, next_step
 from engine.agent.head.states import Start, Stop, is_over
 from engine.contract.events import (
     AttemptEnded,
@@ -42,7 +42,7 @@ from tests.engine.conftest import make_plan
 
 NODES = ("node0", "node1", "node2")
 PLAN = make_plan(nodes=3, retry={"attempts": 3, "backoff": "1s"})
-POLICY = Policy.of(PLAN)
+POLICY = PLAN.retry
 WANTED = st.lists(st.sets(st.sampled_from(NODES), min_size=1), min_size=1, max_size=4)
 RANKS = st.integers(0, 2)
 OF_NODES = st.sampled_from(

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from engine.agent.head import retry_loop
 from engine.agent.head.resuming import Recorded, journal_events
-from engine.agent.head.retry import Policy
 from engine.agent.head.supervisor import Supervisor
 from engine.agent.journal.journal_file import JOURNAL
 from engine.contract.events import (
@@ -39,17 +39,16 @@ def retried(**fields: Any) -> dict[str, Any]:
     return {"retry": {"backoff": "1s", **fields}}
 
 
+def planned(**fields: Any) -> LaunchPlan:
+    """The plan of a run that does not pause between attempts."""
+    plan = make_plan(**fields)
+    return replace(plan, retry=plan.retry and replace(plan.retry, backoff_s=0))
+
+
 @pytest.fixture(autouse=True)
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look every moment, and do not pause between attempts."""
+def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look every moment."""
     monkeypatch.setattr(retry_loop, "LOOK_S", 0.05)
-    of = Policy.of.__func__  # type: ignore[attr-defined]
-
-    def without_pause(_: type[Policy], plan: dict[str, Any]) -> Policy | None:
-        known: Policy | None = of(Policy, plan)
-        return known and Policy(known.attempts, known.on, 0, known.node_wait_s)
-
-    monkeypatch.setattr(Policy, "of", classmethod(without_pause))
 
 
 def test_a_failed_job_starts_again_with_its_checkpoints(cluster: LocalCluster) -> None:
@@ -57,7 +56,7 @@ def test_a_failed_job_starts_again_with_its_checkpoints(cluster: LocalCluster) -
         COUNT + 'cd "$GPUCTL_CHECKPOINT_DIR"; echo x >> steps; wc -l < steps;'
         " test $GPUCTL_RESTART_COUNT = 2 || { test $GPUCTL_NODE_RANK = 0 || exit 7; sleep 1000; }"
     )
-    verdict = cluster.execute(make_plan(commands=(command,), **retried()))
+    verdict = cluster.execute(planned(commands=(command,), **retried()))
     assert (verdict.status, verdict.exit_code) == ("done", 0)
     assert cluster.output(1) == "attempt 0\n1\nattempt 1\n2\nattempt 2\n3\n"
     ends = [event for event in cluster.events() if isinstance(event, AttemptEnded)]
@@ -77,7 +76,7 @@ def test_a_failed_job_starts_again_with_its_checkpoints(cluster: LocalCluster) -
 
 
 def test_after_the_last_attempt_the_run_has_failed(cluster: LocalCluster) -> None:
-    plan = make_plan(nodes=1, commands=(COUNT + "exit 4",), **retried(attempts=2))
+    plan = planned(nodes=1, commands=(COUNT + "exit 4",), **retried(attempts=2))
     verdict = cluster.execute(plan)
     assert (verdict.status, verdict.exit_code) == ("failed", 4)
     assert cluster.output(0) == "attempt 0\nattempt 1\n"
@@ -86,20 +85,20 @@ def test_after_the_last_attempt_the_run_has_failed(cluster: LocalCluster) -> Non
 
 def test_the_working_folder_is_kept(cluster: LocalCluster) -> None:
     command = "echo x >> seen; wc -l < seen; test $GPUCTL_RESTART_COUNT = 1"
-    plan = make_plan(nodes=1, commands=(command,), outputs=("seen",), **retried())
+    plan = planned(nodes=1, commands=(command,), outputs=("seen",), **retried())
     assert cluster.execute(plan).status == "done"
     assert cluster.output(0) == "1\n2\n"
 
 
 def test_a_job_without_output_fails(cluster: LocalCluster) -> None:
-    verdict = cluster.execute(make_plan(commands=("echo a; sleep 1000",), no_output_timeout="1s"))
+    verdict = cluster.execute(planned(commands=("echo a; sleep 1000",), no_output_timeout="1s"))
     assert (verdict.status, verdict.exit_code, verdict.first_failed_rank) == ("failed", 124, None)
     assert verdict.reason == "no node has printed a line for 1 s (no_output_timeout)"
     assert verdict.cause == "no-output"
 
 
 def test_a_job_that_does_not_become_ready_fails(cluster: LocalCluster) -> None:
-    plan = make_plan(
+    plan = planned(
         commands=("sleep 1000",),
         startup_order="master-first",
         ready={"command": "false"},
@@ -130,7 +129,7 @@ async def seen(cluster: LocalCluster, kind: str) -> None:
 def test_a_lost_node_is_waited_for_until_it_is_back(cluster: LocalCluster) -> None:
     async def scenario() -> Verdict:
         running = asyncio.ensure_future(
-            cluster.supervisor(make_plan(commands=(WAITS,), **retried())).run()
+            cluster.supervisor(planned(commands=(WAITS,), **retried())).run()
         )
         await lose(cluster, 1)
         await seen(cluster, "waiting_for_nodes")
@@ -145,7 +144,7 @@ def test_a_lost_node_is_waited_for_until_it_is_back(cluster: LocalCluster) -> No
 
 def test_a_node_that_was_made_again_has_its_new_address(cluster: LocalCluster) -> None:
     command = WAITS + '; echo "$GPUCTL_NODES_IPS"'
-    supervisor = cluster.supervisor(make_plan(commands=(command,), **retried()))
+    supervisor = cluster.supervisor(planned(commands=(command,), **retried()))
 
     async def scenario() -> Verdict:
         running = asyncio.ensure_future(supervisor.run())
@@ -168,19 +167,19 @@ def test_a_node_that_was_made_again_has_its_new_address(cluster: LocalCluster) -
 def test_a_node_that_was_made_again_while_the_run_waited_in_the_queue(
     cluster: LocalCluster,
 ) -> None:
-    supervisor = cluster.supervisor(make_plan(commands=('echo "$GPUCTL_NODES_IPS"',)))
+    supervisor = cluster.supervisor(planned(commands=('echo "$GPUCTL_NODES_IPS"',)))
     supervisor.heal('{"node1": "10.213.1.99"}')
     assert asyncio.run(supervisor.run()).status == "done"
     assert cluster.output(1) == "10.213.1.10\n10.213.1.99\n"
     (began,) = [event for event in cluster.events() if isinstance(event, RunStarted)]
     assert [node.private_ip for node in began.nodes] == ["10.213.1.10", "10.213.1.99"]
-    known = recorded(cluster, make_plan())
+    known = recorded(cluster, planned())
     assert known.plan.nodes[1].private_ip == "10.213.1.99"
 
 
 def test_a_node_that_does_not_come_back_fails_the_run(cluster: LocalCluster) -> None:
     async def scenario() -> Verdict:
-        plan = make_plan(commands=(WAITS,), **retried(node_wait="1s"))
+        plan = planned(commands=(WAITS,), **retried(node_wait="1s"))
         running = asyncio.ensure_future(cluster.supervisor(plan).run())
         await lose(cluster, 1)
         return await running
@@ -199,7 +198,7 @@ def test_a_run_goes_on_with_the_nodes_that_are_left_until_they_are_more(
     case $GPUCTL_RESTART_COUNT in
       0) sleep 1000;; 1) until test -e {cluster.folder}/healed; do sleep 0.1; done; exit 5;;
     esac"""
-    plan = make_plan(
+    plan = planned(
         nodes={"min": 2, "max": 3}, commands=(command,), **retried(node_wait="1s", attempts=3)
     )
     supervisor = cluster.supervisor(plan)
@@ -240,7 +239,7 @@ def test_a_run_goes_on_with_the_nodes_that_are_left_until_they_are_more(
 def test_a_run_with_too_few_nodes_left_has_failed(cluster: LocalCluster) -> None:
     async def scenario() -> Verdict:
         fields = retried(node_wait="1s")
-        plan = make_plan(nodes={"min": 2, "max": 3}, commands=(WAITS,), **fields)
+        plan = planned(nodes={"min": 2, "max": 3}, commands=(WAITS,), **fields)
         running = asyncio.ensure_future(cluster.supervisor(plan).run())
         for rank in range(3):
             await cluster.printed(rank, "attempt 0")
@@ -255,7 +254,7 @@ def test_a_run_with_too_few_nodes_left_has_failed(cluster: LocalCluster) -> None
 
 
 def test_a_run_that_waits_can_be_stopped(cluster: LocalCluster) -> None:
-    supervisor = cluster.supervisor(make_plan(commands=(WAITS,), **retried()))
+    supervisor = cluster.supervisor(planned(commands=(WAITS,), **retried()))
 
     async def scenario() -> Verdict:
         running = asyncio.ensure_future(supervisor.run())
@@ -274,7 +273,7 @@ def test_nodes_are_powered_off_after_the_last_attempt(
     from engine.agent.head import supervisor as supervising
 
     monkeypatch.setattr(supervising, "ACKNOWLEDGE_S", 0.1)
-    plan = make_plan(nodes=1, commands=("exit 3",), on_stop="destroy", **retried(attempts=2))
+    plan = planned(nodes=1, commands=("exit 3",), on_stop="destroy", **retried(attempts=2))
     supervisor = cluster.supervisor(plan)
 
     async def scenario() -> None:
@@ -301,7 +300,7 @@ def take_up_while_it_waits(cluster: LocalCluster, tell: Callable[[Supervisor], N
 
     `tell` is what its last act was: it is in the journal, and nobody has acted on it.
     """
-    plan = make_plan(commands=(f'{WAITS}; echo "$GPUCTL_NODES_IPS"',), **retried())
+    plan = planned(commands=(f'{WAITS}; echo "$GPUCTL_NODES_IPS"',), **retried())
 
     async def scenario() -> Verdict:
         killed = cluster.supervisor(plan)
@@ -324,7 +323,7 @@ def test_a_supervisor_killed_while_it_waits_hears_what_it_was_told(cluster: Loca
     assert verdict.status == "done"
     assert cluster.output(0) == "attempt 0\nattempt 1\n10.213.1.10\n10.213.1.99\n"
     assert cluster.launcher.addresses[0] == ("10.213.1.10", "10.213.1.99")
-    known = recorded(cluster, make_plan(commands=("true",), **retried()))
+    known = recorded(cluster, planned(commands=("true",), **retried()))
     assert (known.number, known.plan.nodes[1].private_ip) == (2, "10.213.1.99")
 
 

@@ -19,11 +19,11 @@ import pytest
 from engine.agent.node import exec_client
 from engine.agent.node.exec_server import AT_ONCE, Entrance
 from engine.agent.node.host import Host
-from engine.contract.orders import NodeAddress
+from engine.contract.events import RunNode
 from tests.engine.conftest import TOOLS, LocalCluster, make_plan
 
 ODD = "two words  \"double\" 'single' $HOME `id` \\n\nsecond line\té😀;&|"
-NODES = [NodeAddress(rank, f"node{rank}", f"10.213.1.{10 + rank}") for rank in range(2)]
+NODES = [RunNode(rank, f"node{rank}", f"10.213.1.{10 + rank}", "worker") for rank in range(2)]
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -16,8 +16,7 @@ from config.errors import NodeError, RunError
 from engine.agent.head.cluster_locks import DOWN, HEALING, REMOVAL
 from engine.agent.head.queue import Queue
 from engine.contract.codec import to_json
-from engine.session import head
-from engine.session import plans_on_head as handed_over
+from engine.session import head, plans_on_head
 from engine.session.bundle import agent_bundle
 from engine.session.head import hold
 from nodes.conversation import Conversation
@@ -138,15 +137,15 @@ def test_a_head_that_does_not_answer_gives_no_lock(
 def test_the_head_has_the_plans_of_its_runs(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handed_over, "FOLDER", tmp_path)
+    monkeypatch.setattr(plans_on_head, "FOLDER", tmp_path)
     plan = make_plan(env={"TOKEN": {"secret": "T"}})
     run = {"plan": to_json(plan), "secrets": {"T": "geheim"}}
     (tmp_path / "job-000001.json").write_text(json.dumps(run))
-    found = asyncio.run(handed_over.plans_of(["job-000001", "over-000002"], THERE))
+    found = asyncio.run(plans_on_head.plans_of(["job-000001", "over-000002"], THERE))
     assert found == {"job-000001": plan}
     del run["plan"]["cluster_ips"]
     (tmp_path / "job-000001.json").write_text(json.dumps(run))
     with pytest.raises(RunError) as other:
-        asyncio.run(handed_over.plans_of(["job-000001"], THERE))
+        asyncio.run(plans_on_head.plans_of(["job-000001"], THERE))
     expected = "another version of gpuctl started run job-000001; attach with that version"
     assert str(other.value) == expected

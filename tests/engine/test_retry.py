@@ -16,7 +16,6 @@ from engine.agent.head.retry import (
     Again,
     Attempt,
     GiveUp,
-    Policy,
     WaitForNodes,
     next_step,
     replace_addresses,
@@ -35,28 +34,29 @@ from engine.contract.events import (
     StartupOver,
     Status,
 )
+from engine.contract.plan import RetryPlan
 from engine.contract.verdict import Verdict
 from engine.record.nccl_tests import TableParser
 from tests.engine.conftest import make_plan
 from tests.engine.test_any_order import EVENTS
 from tests.engine.test_states import feed, make_state
 
-ALL = frozenset(CAUSES)
+ALL = tuple(CAUSES)
 
 
 def failed(cause: str) -> Verdict:
     return Verdict("failed", 1, 0, "node0 failed", cause=cause)
 
 
-def policy(**fields: Any) -> Policy:
-    return Policy(**{"attempts": 3, "on": ALL, "backoff_s": 5, "node_wait_s": 60, **fields})
+def policy(**fields: Any) -> RetryPlan:
+    return RetryPlan(**{"attempts": 3, "on": ALL, "backoff_s": 5, "node_wait_s": 60, **fields})
 
 
 @pytest.mark.parametrize("cause", CAUSES)
 def test_only_failures_that_the_run_file_names_are_retried(cause: str) -> None:
     attempt = Attempt(1, failed(cause))
     assert next_step(attempt, policy(on=frozenset({cause}))) == Again(5)
-    assert next_step(attempt, policy(on=ALL - {cause})) == GiveUp()
+    assert next_step(attempt, policy(on=tuple(set(ALL) - {cause}))) == GiveUp()
     assert next_step(attempt, None) == GiveUp()
 
 

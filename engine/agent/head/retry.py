@@ -11,29 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.contract.codec import map_texts
-from engine.contract.plan import LaunchPlan
+from engine.contract.plan import LaunchPlan, RetryPlan
 from engine.contract.verdict import Verdict
 
 MOST_BACKOFF_S = 300
 """The longest pause between two attempts, unless the run file's `backoff` is longer."""
-
-
-@dataclass(frozen=True)
-class Policy:
-    """A run file's `retry`: at most `attempts` attempts, after failures with a cause of `on`."""
-
-    attempts: int
-    on: frozenset[str]
-    backoff_s: int
-    node_wait_s: int
-
-    @classmethod
-    def of(cls, plan: LaunchPlan) -> Policy | None:
-        """Return the policy of a launch plan; None if the run is not retried."""
-        retry = plan.retry
-        if retry is None:
-            return None
-        return cls(retry.attempts, frozenset(retry.on), retry.backoff_s, retry.node_wait_s)
 
 
 class Step:
@@ -88,12 +70,12 @@ class Attempt:
         return {self.verdict.cause} | more
 
 
-def next_step(attempt: Attempt, policy: Policy | None) -> Step:
-    """Return what follows on the end of the attempt."""
+def next_step(attempt: Attempt, policy: RetryPlan | None) -> Step:
+    """Return what follows on the end of the attempt; `policy` is None if the run is not retried."""
     verdict = attempt.verdict
     if policy is None or verdict.status != "failed" or not verdict.cause:
         return GiveUp()
-    if attempt.number >= policy.attempts or not attempt.causes & policy.on:
+    if attempt.number >= policy.attempts or attempt.causes.isdisjoint(policy.on):
         return GiveUp()
     missing = attempt.lost | attempt.reclaimed
     if missing:

@@ -14,7 +14,6 @@ from engine.agent.head.retry import (
     Again,
     Attempt,
     GiveUp,
-    Policy,
     WaitForNodes,
     next_step,
     replace_addresses,
@@ -61,7 +60,7 @@ class Attempts:
         self._replaced: set[str] = set()  # come back as new machines alone
         self._is_between = bool(recorded.between)
         self._between = dict(recorded.between)
-        self._policy = Policy.of(plan)
+        self._policy = plan.retry
         self._journal, self._launcher = journal, launcher
         if recorded.whole != plan or recorded.plan != plan:
             self._use_addresses()

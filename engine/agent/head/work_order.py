@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from engine.agent.head.queue_wait import run_nodes
 from engine.agent.journal.run_secrets_file import LOST_SUPERVISOR_S
 from engine.agent.link.launcher import STOP_GRACE_S
-from engine.contract.orders import HeartbeatAddress, NodeAddress, WorkOrder
+from engine.contract.orders import HeartbeatAddress, WorkOrder
 from engine.contract.plan import LaunchPlan
 
 
@@ -29,7 +30,7 @@ def work_order(
     environment = {**node.environment, "GPUCTL_RESTART_COUNT": str(restarts)}
     return WorkOrder(
         node=replace(node, environment=environment),
-        nodes=tuple(NodeAddress(node.rank, node.name, node.private_ip) for node in plan.nodes),
+        nodes=run_nodes(plan),
         image=plan.image,
         code=plan.code,
         secrets={variable: secrets[name] for variable, name in node.secrets.items()},

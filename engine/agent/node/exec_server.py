@@ -27,7 +27,7 @@ from engine.agent.link.listener import Listener
 from engine.agent.node.exec_client import FAILED, SOCKET
 from engine.agent.node.host import Place
 from engine.agent.node.process_group import ProcessGroup
-from engine.contract.orders import NodeAddress
+from engine.contract.events import RunNode
 
 AT_ONCE = 4096  # 512 nodes with 8 ranks, one command per rank (horovodrun)
 
@@ -38,7 +38,7 @@ class Entrance:
     `nodes` are all nodes of the run, `rank` is this node's.
     """
 
-    def __init__(self, folder: Path, place: Place, nodes: Sequence[NodeAddress], rank: int) -> None:
+    def __init__(self, folder: Path, place: Place, nodes: Sequence[RunNode], rank: int) -> None:
         self._folder, self._place = folder, place
         self._ips = {
             name: node.private_ip for node in nodes for name in (node.name, node.private_ip)
