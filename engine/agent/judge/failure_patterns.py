@@ -24,6 +24,7 @@ from engine.agent.judge.nccl_warnings import (
     WARN,
     read_warning,
 )
+from engine.agent.judge.rank_failures import RankFailures
 from engine.contract.events import NodeFact
 
 RECENT = 1000  # lines of a node: an older complaint is not taken for the reason of its end
@@ -101,6 +102,7 @@ class Clues:
         self._warnings: dict[int, Complaint] = {}  # the first cause of NCCL, else consequence
         self._last_errors: dict[int, str] = {}  # the text before PyTorch's `Last error:`
         self._lost_daemons: dict[int, list[str]] = {}  # by the node of the mpirun
+        self._failures = RankFailures()
 
     def place(self, process: int, node: int, size: int) -> None:
         """Learn that rank `process` of `size` runs on the node with this rank."""
@@ -110,11 +112,11 @@ class Clues:
     @staticmethod
     def reads(text: str) -> bool:
         """Return whether `feed` may find something in a line of the text; mostly it cannot."""
-        return any(words in text for words in _READ)
+        return any(words in text for words in _READ) or RankFailures.reads(text)
 
     def awaits(self, node: int) -> bool:
-        """Return whether the node's next line may be the last error of NCCL."""
-        return node in self._last_errors
+        """Return whether the node's next line continues one that was read."""
+        return node in self._last_errors or self._failures.awaits(node)
 
     def skip(self, node: int, lines: int) -> None:
         """Count lines of the node that have nothing to read."""
@@ -129,6 +131,7 @@ class Clues:
         if any(words in line for words in _OF_COLLECTIVES):
             self._read(line)
         self._read_error(node, line, count)
+        self._failures.feed(node, line)
         lost = _LOST_DAEMON.search(line) if _DAEMON in line else None
         if lost:
             names = self._lost_daemons.setdefault(node, [])
@@ -192,7 +195,7 @@ class Clues:
             found.append(NodeFact(warning.kind, warning.line))
         if names := self._lost_daemons.get(node):
             found.append(NodeFact("launcher", f"mpirun lost its daemon on {_some(names)}"))
-        return found
+        return found + self._failures.facts(node)
 
     def collective(self, names: list[str]) -> str:
         """Return the collective that timed out first, and who did not arrive; empty if none did.
@@ -211,7 +214,7 @@ class Clues:
         if absent:
             return f"{text}{self._ranks(absent, names)} did not arrive"
         waited = f"{self._ranks(timeout.waited, names)} waited"
-        silent = set(range(self._size)) - timeout.waited
+        silent = set(range(self._size)) - timeout.waited - self._last_work.keys()
         if silent and not self._has_other_group:
             return f"{text}{waited}, {self._ranks(silent, names)} reported nothing"
         return text + waited

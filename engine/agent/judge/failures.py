@@ -39,6 +39,7 @@ _ORDER = (
     "nccl",
     "exception",
     "launcher",
+    "rank",
     "nccl-peer",
     "clock",
 )
@@ -129,8 +130,15 @@ def _end_text(node: NodeExamined, code: int, collective: str = "") -> str:
 
 def _reasons(node: NodeExamined, code: int) -> list[str]:
     """Return the facts that explain the end, the strongest first."""
-    kinds = [kind for kind in _ORDER if kind != "crash" or _signal_of(code) in _CRASHES]
-    return [fact.text for kind in kinds for fact in node.facts if fact.kind == kind]
+    texts: list[str] = []
+    for kind in _ORDER:
+        is_known = kind == "rank" and bool(texts)  # the rank alone says less than what it did
+        if is_known or (kind == "crash" and _signal_of(code) not in _CRASHES):
+            continue
+        of_kind = [fact.text for fact in node.facts if fact.kind == kind]
+        # torch's error file and the output have the same exception.
+        texts += of_kind[:1] if kind == "exception" else of_kind
+    return texts
 
 
 def _followed(later: list[NodeExamined], names: list[str]) -> tuple[FollowedFailure, ...]:
