@@ -598,13 +598,15 @@ class NetworkSeen(NodeEvent):
 class OutputJudged(NodeEvent):
     """A finding about the output of the node `rank`, in one line.
 
-    `warning`: the run goes on and may end as done; `fault`: the run ends as failed.
+    `warning`: the run goes on and may end as done; `fault`: the run ends as failed. `malformed` is
+    the kind of the node's event that could not be read, if the finding is about that.
     """
 
     kind = "output_judged"
     level: Literal["warning", "fault"]
     text: str
     time: Time = 0.0
+    malformed: str = internal("")
 
 
 @dataclass(frozen=True)

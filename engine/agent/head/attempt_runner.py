@@ -23,6 +23,7 @@ from engine.agent.judge.output_reader import OutputReader
 from engine.agent.link import heartbeat
 from engine.agent.link.heartbeat import HeartbeatServer
 from engine.agent.link.launcher import STOP_GRACE_S, Launcher
+from engine.agent.link.worker_link import MalformedEvent
 from engine.agent.link.workers import Workers
 from engine.agent.metrics.samples import Samples
 from engine.agent.node import evidence, supervisor_link
@@ -42,6 +43,7 @@ from engine.contract.events import (
     NodeStopped,
     NodeUnreachable,
     Output,
+    OutputJudged,
     Sample,
     change,
 )
@@ -108,6 +110,7 @@ class RunningAttempt:
         self._ended_ranks = recorded.ended  # ranks with their end in the journal
         self.lost_ranks = set(recorded.lost)
         self._examined_ranks = recorded.examined  # lost ranks with evidence
+        self._malformed = recorded.malformed  # ranks and kinds that the journal warns of
         self._releases: set[asyncio.Task[None]] = set()
         self._bound: asyncio.TimerHandle | None = None
 
@@ -327,9 +330,20 @@ class RunningAttempt:
         elif isinstance(event, ClockSet):
             text = step_text(self.plan.nodes[rank].name, event.seconds)
             self._record(change(event, rank=rank, text=text))
+        elif isinstance(event, MalformedEvent):
+            self._report_malformed(rank, event)
         elif isinstance(event, NodeEvent):
             # A job may be root on its node, and must not speak for another one.
             self._receive(event if event.rank == rank else change(event, rank=rank))
+
+    def _report_malformed(self, rank: int, event: MalformedEvent) -> None:
+        """Record a warning about an event that is left out, once for each node and kind."""
+        if (rank, event.of_kind) in self._malformed:
+            return
+        self._malformed.add((rank, event.of_kind))
+        name = self.plan.nodes[rank].name
+        text = f"{name} sent a malformed event `{event.of_kind}`, which is left out: {event.why}"
+        self._record(OutputJudged(rank, "warning", text, malformed=event.of_kind))
 
     def _receive(self, event: NodeEvent) -> None:
         """Record an event of a node, and what follows from it."""

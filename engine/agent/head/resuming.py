@@ -34,6 +34,7 @@ from engine.contract.events import (
     NodeUnreachable,
     Output,
     OutputDropped,
+    OutputJudged,
     RunFinished,
     RunQueued,
     RunStarted,
@@ -54,7 +55,8 @@ class Recorded:
 
     Of the last attempt: `state` is the state after these events. `received` are the numbers of the
     last events from the workers, by rank. `ended` are ranks with a recorded end, `lost` the lost
-    ones with the reason, `examined` those with evidence. `attempt_began` is its time, None before
+    ones with the reason, `examined` those with evidence. `malformed` are ranks and the kinds of
+    their events that could not be read. `attempt_began` is its time, None before
     it, and `number` counts from 1 on. After its end, `between` are the events about the next
     attempt by their class, and `pending` the events since.
     Of the run: `clock` is the offset of its RunClock, None before its first event. `whole` is the
@@ -83,6 +85,7 @@ class Recorded:
         self.ended: set[int] = set()
         self.lost: dict[int, str] = {}
         self.examined: set[int] = set()
+        self.malformed: set[tuple[int, str]] = set()
         self.between: dict[type[Event], Event] = {}
         self.pending: list[Event] = []
 
@@ -130,6 +133,8 @@ class Recorded:
             self.lost[event.rank] = event.reason
         elif isinstance(event, Evidence):
             self.examined.add(event.rank)
+        elif isinstance(event, OutputJudged) and event.malformed:
+            self.malformed.add((event.rank, event.malformed))
         elif isinstance(event, DiskFull) and event.text.startswith(NOT_STORED):
             self.write_error = event.text.removeprefix(NOT_STORED)
         self._add_step(event)

@@ -78,6 +78,8 @@ class OutputReader:
             self._skip(event)
         elif isinstance(event, OutputDropped):  # its findings are in the journal
             self._has_all_output = False
+        elif isinstance(event, OutputJudged) and event.malformed:  # it does not follow from output
+            return
         elif not isinstance(event, DERIVED):
             self.unrecorded += self._follow(event)
         elif self.unrecorded:

@@ -8,10 +8,11 @@ import json
 import signal
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 from engine.agent.journal.journal import Message
 from engine.agent.link.launcher import UNIT_KILLED
-from engine.contract.events import Event, decode
+from engine.contract.events import Event, decode, event_class
 
 LINE_LIMIT = 1 << 20  # bytes of one JSON line: 32 KiB of output, escaped at worst 12-fold
 _TURN = 2048  # bytes to read from one node before the next node's turn
@@ -19,6 +20,18 @@ SSH_FAILED = 255  # ssh's exit status if ssh itself fails (ssh(1))
 _ACKNOWLEDGE = 200  # events of output after which the worker learns that they are in the journal
 _LEAVE_S = 0.5  # time for ssh to pass on that the worker has to end
 _STDERR_BYTES = 64 * 1024  # last bytes of standard error to keep
+
+
+@dataclass(frozen=True)
+class MalformedEvent(Event):
+    """A worker's event of a known kind that cannot be read, in place of it; `why` names the field.
+
+    It has no kind, so that no worker can send one.
+    """
+
+    of_kind: str
+    why: str
+    time: float = 0.0
 
 
 class Channel:
@@ -56,8 +69,8 @@ class Channel:
     async def events(self) -> AsyncIterator[Event]:
         """Yield the worker's events until it ends; skip lines that ssh or a login printed.
 
-        All nodes take turns, so that a flood of output from thousands of nodes does not block the
-        supervisor.
+        In place of one that cannot be read, yield a MalformedEvent. All nodes take turns, so that a
+        flood of output from thousands of nodes does not block the supervisor.
         """
         begun = bytearray()  # an unfinished line
         while data := await self._read():
@@ -168,6 +181,11 @@ class Channel:
 def _event(line: bytearray) -> Event | None:
     """Return the event; None for other lines, which ssh or a login printed."""
     try:
-        return decode(json.loads(line))
-    except ValueError:  # words of a login
+        data = json.loads(line)
+    except (ValueError, RecursionError):  # words of a login; a list in a list, and so on
         return None
+    try:
+        return decode(data)
+    except ValueError as error:
+        cls = event_class(data)
+        return None if cls is None else MalformedEvent(cls.kind, str(error))
