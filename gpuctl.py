@@ -13,7 +13,7 @@ TYPE_CHECKING = False  # importing typing takes longer than the rest of this fil
 if TYPE_CHECKING:
     from pathlib import Path
 
-ROOMS = ("cli", "config", "engine", "infra", "lab", "nodes", "provision", "stacks")
+ROOMS = ("cli", "config", "engine", "formats", "infra", "lab", "nodes", "provision", "stacks")
 
 
 def find_hidden_room(home: "Path") -> str | None:

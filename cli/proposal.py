@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.output import Output
-    from config.manifests.given import Given
+    from config.loading.substitutions import Substitutions
     from config.run.run_file import Run
     from engine.plan.proposal import Proposal
 
@@ -17,7 +17,9 @@ _LISTED = 8
 """How many other types that fit the cluster file lists."""
 
 
-def proposal_for(path: "Path", given: "Given", region: str | None, out: "Output") -> "Proposal":
+def proposal_for(
+    path: "Path", given: "Substitutions", region: str | None, out: "Output"
+) -> "Proposal":
     """Return the cluster that the run file asks for; report the file's warnings.
 
     Raises InputError if the file does not name a type of node, or if no type fits.
@@ -38,20 +40,20 @@ def proposal_for(path: "Path", given: "Given", region: str | None, out: "Output"
 def no_cluster_hint(run: "Run", path: "Path") -> str:
     """Return the remedy for a run without a cluster; it names `--for` if the file knows enough."""
     from config.command_text import command_text
-    from config.manifests.given import NOTHING_GIVEN
+    from config.loading.substitutions import NO_SUBSTITUTIONS
 
     # A pipe cannot be read again.
-    wanted = _with_requirements(run, path, NOTHING_GIVEN) if path.is_file() else run
+    wanted = _with_requirements(run, path, NO_SUBSTITUTIONS) if path.is_file() else run
     if wanted.requires is not None and wanted.requires.name_a_type:
         return f"{command_text('gpuctl up --for {}', path)} proposes one that fits"
     return "make one with `gpuctl up FILE`"
 
 
-def _with_requirements(run: "Run", path: "Path", given: "Given") -> "Run":
+def _with_requirements(run: "Run", path: "Path", given: "Substitutions") -> "Run":
     """Return the run with what its manifest asks of nodes; the same run if it is no manifest."""
-    from config.manifests.requirements import manifest_requirements
+    from config.loading.load import unchecked_requirements
 
-    needs = manifest_requirements(path, given) if run.requires is None else None
+    needs = unchecked_requirements(path, given) if run.requires is None else None
     return run if needs is None else run.model_copy(update={"requires": needs})
 
 

@@ -122,10 +122,10 @@ def run(
     from cli.run_client import RunClient
     from config.loading.load import load_run
     from config.loading.overrides import Overrides
-    from config.manifests.given import Given
+    from config.loading.substitutions import Substitutions
 
     here, out = chosen_target(context), output(context)
-    overrides = Overrides(tuple(env or ()), nodes, Given(tuple(set_ or ()), runtimes))
+    overrides = Overrides(tuple(env or ()), nodes, Substitutions(tuple(set_ or ()), runtimes))
     wanted = load_run(file, overrides, out.complain, is_strict=strict)
     wanted = _changed(wanted, on_stop, no_image=no_image)
     there = _saved(inventory, dry_run) if inventory else _inventory(here, cluster, wanted, file)

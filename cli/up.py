@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from config.manifests.given import Given
+    from config.loading.substitutions import Substitutions
     from nodes.inventory import Inventory
 
 
@@ -60,12 +60,12 @@ def up(
     """
     from cli.held import refuse_while_held
     from cli.lease import chosen_lease
-    from config.manifests.given import Given
+    from config.loading.substitutions import Substitutions
     from provision import up as life
 
     here, out = chosen_target(context), output(context)
     if for_ is not None:
-        _propose(for_, file, Given(tuple(set_ or ()), runtimes), here, out, yes=yes)
+        _propose(for_, file, Substitutions(tuple(set_ or ()), runtimes), here, out, yes=yes)
         if file is None:
             return
     if file is None:
@@ -94,7 +94,7 @@ def up(
 def _propose(
     run_file: Path,
     file: Path | None,
-    given: "Given",
+    given: "Substitutions",
     here: "ChosenTarget",
     out: "Output",
     *,

@@ -30,10 +30,10 @@ def validate(
     """
     from config.loading.load import check, fold_ignored
     from config.loading.overrides import Overrides
-    from config.manifests.given import Given
+    from config.loading.substitutions import Substitutions
 
     out = output(context)
-    overrides = Overrides(manifest=Given(tuple(set_ or ()), runtimes))
+    overrides = Overrides(manifest=Substitutions(tuple(set_ or ()), runtimes))
     found = {path: check(path, overrides, is_strict=strict) for path in files}
     errors = [one for complaints in found.values() for one in complaints if one.severity == "error"]
     if out.as_json:

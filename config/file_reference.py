@@ -1,4 +1,4 @@
-"""The generated halves of docs: cluster-file.md, run-file.md, diagnostics.md, errors.md, dstack.md.
+"""The generated halves of docs: cluster-file.md, run-file.md, diagnostics.md, errors.md, formats.
 
 `python -m config.file_reference` writes them from the models and the tables of codes; a test fails
 if a page differs. The part of a page above the marker is written by hand and kept.
@@ -10,8 +10,8 @@ from typing import Any
 
 from config.bounds import PORT
 from config.catalogue.aws_codes import errors_reference
-from config.dstack.dstack_keys import ANSWERS, KEYS, TYPES
 from config.loading.codes import CODES
+from config.loading.formats import formats
 from config.run.requirements import COUNTS, ONE_SIZE, SIZES
 from config.run.run_file import RUN_TYPES, Run
 from config.run.size import SIZE
@@ -65,20 +65,6 @@ def codes_reference() -> str:
     )
 
 
-def dstack_reference() -> str:
-    """Return what each answer to a key of dstack's task means, every key, and the other types."""
-    answers = [f"| *{answer}* | {meaning} |" for answer, meaning in ANSWERS.items()]
-    keys = [f"| `{key.name}` | *{key.answer}* | {key.text} |" for key in KEYS]
-    types = [f"| `{name}` | {instead} |" for name, instead in TYPES.items()]
-    return "\n".join(
-        [
-            *("## Every key", "", "| gpuctl | |", "| --- | --- |", *answers, ""),
-            *("| key | gpuctl | how, or why not |", "| --- | --- | --- |", *keys, ""),
-            *("## Other types", "", "| `type` | instead |", "| --- | --- |", *types, ""),
-        ]
-    )
-
-
 def pages() -> dict[Path, str]:
     """Return each page's path and its generated half."""
     return {
@@ -86,7 +72,7 @@ def pages() -> dict[Path, str]:
         DOCS / "run-file.md": run_reference(),
         DOCS / "diagnostics.md": codes_reference(),
         DOCS / "errors.md": errors_reference(),
-        DOCS / "dstack.md": dstack_reference(),
+        **{DOCS / name: text for form in formats() for name, text in form.pages().items()},
     }
 
 

@@ -6,8 +6,7 @@ from pydantic.json_schema import models_json_schema
 
 from config.catalogue.instance_types import INSTANCE_TYPE, catalogue
 from config.cluster.cluster_file import Cluster
-from config.dstack.dstack_keys import KEYS
-from config.dstack.task_retry import RETRY_FORMS
+from config.loading.formats import formats
 from config.models import Model
 from config.run.run_file import RUN_TYPES, Run, Task
 
@@ -50,9 +49,11 @@ def _run_schema() -> dict[str, Any]:
         _describe(branch, model)
         branch["anyOf"] = [{"required": branch.pop("required")}, {"required": ["extends"]}]
     task = schema["$defs"][Task.__name__]["properties"]
-    for key in KEYS:
-        task.setdefault(key.name, {"description": f"As in dstack's tasks: {key.text}."})
-    task["retry"]["anyOf"] = [*task["retry"]["anyOf"], *RETRY_FORMS]
+    for form in formats():
+        for key, text in form.keys.items():
+            task.setdefault(key, {"description": text})
+        for key, forms in form.task_forms.items():
+            task[key]["anyOf"] = [*task[key]["anyOf"], *forms]
     written = {"required": ["type"]}
     return {
         "type": "object",

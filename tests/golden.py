@@ -23,7 +23,7 @@ RENEW = "GPUCTL_RENEW_GOLDEN"
 
 TESTS = (
     "tests/cli/test_up_for.py::test_golden",
-    "tests/config/test_manifests.py::test_golden",
+    "tests/formats/test_manifests.py::test_golden",
     "tests/engine/test_modes.py::test_golden",
     "tests/infra/test_network.py::test_a_network_that_exists_is_used_and_left_as_it_was",
     "tests/infra/test_network.py::test_each_way_in_is_planned_made_and_removed",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 HOME = Path(__file__).parent.parent
-ROOMS = ("cli", "config", "engine", "infra", "lab", "nodes", "provision", "stacks")
+ROOMS = ("cli", "config", "engine", "formats", "infra", "lab", "nodes", "provision", "stacks")
 
 
 def _uv(*words: str | Path) -> None:

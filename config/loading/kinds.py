@@ -5,28 +5,24 @@ from itertools import islice
 from typing import Any, Literal
 
 from config.cluster.cluster_file import Cluster
-from config.dstack import is_dstack
+from config.loading.formats import format_of
+from config.loading.manifests import is_manifest
 from config.run.run_file import RUN_TYPES
 from config.yaml.marked_yaml import Document
 
 _MOST_KEYS = 100  # a file with more top keys is neither
-Kind = Literal["cluster", "run", "manifest", "dstack"]
+Kind = Literal["cluster", "run"]
 
 
 def kind_of_document(document: Document) -> Kind | None:
-    """Return the kind of the file: dstack's by its name or keys, any other by its keys alone."""
-    return "dstack" if is_dstack(document) else kind_of(document.data)
+    """Return the kind of the file: files of other tools are runs, any other has it by its keys."""
+    return "run" if format_of(document) or is_manifest(document) else kind_of(document.data)
 
 
 def kind_of(data: Any) -> Kind | None:
-    """Return the kind of file that has such keys, even misspelled; None if none or both fit.
-
-    Every Kubernetes manifest that describes a run has the kind `manifest` (config/manifests).
-    """
+    """Return the kind of file that has such keys, even misspelled; None if none or both fit."""
     if not isinstance(data, dict):
         return None
-    if "apiVersion" in data:
-        return "manifest"
     cluster = set(Cluster.model_fields)
     run = {key for model in RUN_TYPES.values() for key in model.model_fields}
     meant = [

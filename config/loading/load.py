@@ -13,20 +13,18 @@ from pydantic import ValidationError
 from config.cluster.cluster_file import Cluster
 from config.cluster.cluster_rules import ambiguous_mistakes, cluster_mistakes
 from config.diagnostic import Diagnostic
-from config.dstack import run_file as run_file_of_dstack
-from config.dstack import strict
 from config.errors import InvalidFiles
+from config.loading.formats import IGNORED, Reading, format_of
 from config.loading.kinds import Kind, kind_of_document
+from config.loading.manifests import is_manifest, read_job, unknown_manifest
 from config.loading.messages import translate_errors
 from config.loading.overrides import Overrides
+from config.loading.substitutions import Substitutions, unused_values
 from config.loading.templates import resolve_template
-from config.manifests import run_file
-from config.manifests.manifest import IGNORED
-from config.manifests.placeholders import unused_values
-from config.manifests.stream import read_job
 from config.mistakes import Mistake
 from config.models import Model
 from config.run.code_rules import code_mistakes
+from config.run.requirements import Requires
 from config.run.role_rules import total_nodes
 from config.run.run_file import RUN_TYPES, Run
 from config.run.run_rules import own_file_mistakes, run_mistakes, unread_texts
@@ -82,6 +80,13 @@ def check(
             run = partial(_run, overrides=overrides, is_strict=is_strict)
             diagnostics += (_cluster if kind == "cluster" else run)(document)[1]
     return tuple(sorted(diagnostics))
+
+
+def unchecked_requirements(path: Path, given: Substitutions) -> Requires | None:
+    """Return what another tool's file asks of nodes, which a run does not check; else None."""
+    document, _ = read_job(path)
+    form = None if document is None else format_of(document)
+    return form.requirements(document, given) if document and form else None
 
 
 def _load(
@@ -141,35 +146,33 @@ def _run(
     document: Document, overrides: Overrides, *, is_strict: bool
 ) -> tuple[Run | None, list[Diagnostic]]:
     """Return the model, or None; and all diagnostics."""
-    kind = kind_of_document(document) or "run"
-    if kind == "manifest":
-        whole, diagnostics = run_file(document, overrides.manifest)
-    elif kind == "dstack":
-        whole, diagnostics = _of_dstack(document)
-    else:
-        whole, diagnostics = resolve_template(document)
-    if kind != "manifest":
-        diagnostics += unused_values(overrides.manifest, set())
-    diagnostics = [strict(one) if is_strict else one for one in diagnostics]
+    form = format_of(document)
+    if form is None and is_manifest(document):
+        return None, [unknown_manifest(document)]
+    is_like_ours = form is None or form.is_like_ours
+    reading = form.read(document, overrides.manifest) if form else Reading(document, [])
+    diagnostics = reading.diagnostics + unused_values(overrides.manifest, reading.placeholders)
+    whole = reading.run_file
+    if whole is not None and is_like_ours:
+        whole, found = resolve_template(whole)
+        diagnostics += found
+    diagnostics = [_strict(one) if is_strict else one for one in diagnostics]
     if whole is None:
         return None, diagnostics
     whole, folder = overrides.applied(whole), Path(document.file).parent
     name = _run_type(whole.data)
     # A rule reports a wrong `type`; the other fields are validated as the closest type.
     data = _with_env_as_written(whole) | {"type": name, "nodes": total_nodes(whole.data, name)}
-    own = () if kind == "dstack" else own_file_mistakes(whole.data)
-    unread = () if kind == "manifest" else unread_texts(whole.data)
+    own = own_file_mistakes(whole.data) if form is None else ()
+    unread = unread_texts(whole.data) if is_like_ours else ()
     mistakes = chain(run_mistakes(whole.data, name), own, unread, code_mistakes(whole.data, folder))
     run, found = _validated(whole, RUN_TYPES[name], data, mistakes)
     return run, diagnostics + found
 
 
-def _of_dstack(document: Document) -> tuple[Document | None, list[Diagnostic]]:
-    whole, diagnostics = run_file_of_dstack(document)
-    if whole is None:
-        return None, diagnostics
-    whole, found = resolve_template(whole)
-    return whole, diagnostics + found
+def _strict(diagnostic: Diagnostic) -> Diagnostic:
+    """Return the diagnostic; an unknown key of another tool's file is an error."""
+    return replace(diagnostic, code="E101") if diagnostic.code == "W207" else diagnostic
 
 
 def _validated(
@@ -208,12 +211,14 @@ def _kindless(document: Document) -> Diagnostic:
 def _other_kind(document: Document, wanted: Kind) -> Diagnostic | None:
     """Return the only diagnostic about a file that was given to the wrong command, or None."""
     kind = kind_of_document(document)
-    if kind is None or kind == wanted or (kind in ("manifest", "dstack") and wanted == "run"):
+    if kind is None or kind == wanted:
         return None
-    message = "this is a manifest of a run" if kind == "manifest" else f"this is a {kind} file"
-    message = "this is a task of dstack" if kind == "dstack" else message
+    form = format_of(document)
+    title = form.title if form else f"a {kind} file"
+    if form is None and is_manifest(document):
+        title = "a manifest of a run"
     hint = "give it to `gpuctl up`" if kind == "cluster" else "give it to `gpuctl run`"
-    return document.locate(Mistake("E107", message, hint))
+    return document.locate(Mistake("E107", f"this is {title}", hint))
 
 
 def _with_env_as_written(document: Document) -> dict[str, Any]:

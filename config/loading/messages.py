@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from config.cluster import cluster_file
-from config.dstack.dstack_keys import DSTACKS_ALONE
+from config.loading.formats import formats
 from config.mistakes import MOST_MISTAKES, REFUSED, Mistake, Path, path_text
 from config.run import container_fields, elastic, run_file
 from config.run.env import SECRET_TAG, TEXT_TAG, Secret
@@ -84,11 +84,12 @@ def _unknown(place: _Place) -> Iterator[Mistake]:
     key = str(place.at[-1])
     hint = names_hint(key, allowed)
     others = [name for name, model in run_file.RUN_TYPES.items() if key in model.model_fields]
+    is_of_run = place.model in run_file.RUN_TYPES.values() and not place.at[1:]
     if key == "<<":
         hint = "gpuctl reads no merge keys: write the keys out"
-    elif key in DSTACKS_ALONE and place.model in run_file.RUN_TYPES.values() and not place.at[1:]:
-        hint = "dstack's tasks have it: docs/dstack.md"
-    elif others and place.model in run_file.RUN_TYPES.values() and not place.at[1:]:
+    elif is_of_run and (foreign := [form for form in formats() if key in form.keys]):
+        hint = foreign[0].key_hint
+    elif is_of_run and others:
         hint = f"it is one of {'type' if not others[1:] else 'types'} {', '.join(others)}"
     yield Mistake("E101", f"unknown key {quote(key)}", hint, place.at, on_key=True)
 

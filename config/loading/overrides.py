@@ -7,7 +7,7 @@ from typing import Any
 from yaml.error import Mark
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from config.manifests.given import NOTHING_GIVEN, Given
+from config.loading.substitutions import NO_SUBSTITUTIONS, Substitutions
 from config.yaml.composing import PLAIN
 from config.yaml.marked_yaml import TEXT, Document, document_of
 from config.yaml.merge import merge_documents
@@ -23,7 +23,7 @@ class Overrides:
 
     env: tuple[str, ...] = ()
     nodes: str | None = None
-    manifest: Given = NOTHING_GIVEN
+    manifest: Substitutions = NO_SUBSTITUTIONS
 
     def applied(self, document: Document) -> Document:
         """Return the document with these values instead of the file's; of a NAME the last wins.

@@ -13,9 +13,8 @@ from cli.proposal import no_cluster_hint, proposal_for
 from config.catalogue.instance_types import catalogue
 from config.cluster.cluster_file import Cluster
 from config.errors import InputError
-from config.loading.load import check, load_cluster, load_run
-from config.manifests.given import NOTHING_GIVEN
-from config.manifests.requirements import manifest_requirements
+from config.loading.load import check, load_cluster, load_run, unchecked_requirements
+from config.loading.substitutions import NO_SUBSTITUTIONS
 from config.target import Target
 from engine.plan.launch_plan import launch_plan
 from tests import golden
@@ -57,7 +56,9 @@ def _run_fits(run_file: Path, cluster: Cluster) -> None:
     """Assert that `run` takes the run to such a cluster."""
     run = load_run(run_file)
     if run.requires is None:
-        run = run.model_copy(update={"requires": manifest_requirements(run_file, NOTHING_GIVEN)})
+        run = run.model_copy(
+            update={"requires": unchecked_requirements(run_file, NO_SUBSTITUTIONS)}
+        )
     entry = catalogue().get(cluster.instance_type)
     inventory = make_inventory(cluster.nodes, entry.gpu.count if entry else 0)
     known = {
@@ -235,5 +236,5 @@ def test_warnings_about_the_run_file_are_printed(
 ) -> None:
     file = tmp_path / "t.dstack.yml"
     file.write_text(TRAIN + "resources: {gpu: T4}\nnods: 2\n")
-    proposal_for(file, NOTHING_GIVEN, None, Output())
+    proposal_for(file, NO_SUBSTITUTIONS, None, Output())
     assert "W207 unknown key 'nods'" in capsys.readouterr().err

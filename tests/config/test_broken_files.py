@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from config.loading.load import check
-from tests.config.manifest_texts import (
+from tests.formats.manifest_texts import (
     ALL_KEYS_OF_MPIJOB,
     ALL_KEYS_OF_TRAINJOB,
     ALL_KEYS_OF_VOLCANO,

@@ -144,7 +144,6 @@ def test_a_file_of_a_megabyte_is_not_parsed(tmp_path: Path) -> None:
         ({"comands": ()}, "run"),
         ({"extends": "hello"}, "run"),
         ({"instance_type": "x", "node": 2}, "cluster"),  # `node` is also near to `nnodes`
-        ({"apiVersion": "v1", "kind": "Pod", "nodes": 2}, "manifest"),
         ({"name": "x", "nodes": 1}, None),
         ([], None),
     ],

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import config
+import formats
 from config.file_reference import MARKER, pages, replace_reference
 from config.loading.codes import CODES
 
@@ -19,8 +20,8 @@ def test_pages_are_up_to_date(page: Path) -> None:
 
 
 def test_every_code_in_the_source_is_registered_and_every_registered_one_used() -> None:
-    folder = Path(str(config.__file__)).parent
-    sources = [path for path in folder.rglob("*.py") if path.name != "codes.py"]
+    rooms = [Path(str(room.__file__)).parent for room in (config, formats)]
+    sources = [path for room in rooms for path in room.rglob("*.py") if path.name != "codes.py"]
     used = {
         node.value
         for path in sources

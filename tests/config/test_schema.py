@@ -8,11 +8,11 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from config.dstack.dstack_keys import TABLE
 from config.loading.kinds import kind_of
 from config.loading.load import check, load_cluster, load_run
 from config.run.run_file import RUN_TYPES, Task
 from config.schema import json_schema
+from formats.dstack.dstack_keys import TABLE
 from tests.config.test_complaints import CLUSTER, RUN
 
 ROOT = Path(__file__).parents[2]

@@ -17,8 +17,8 @@ _TABLES = (
 )
 _STATES = ("tests/engine/test_states.py", "tests/engine/test_any_order.py")
 _MANIFESTS = (
-    *("tests/config/test_manifest_values.py", "tests/config/test_manifests.py"),
-    "tests/config/test_manifest_files.py",
+    *("tests/formats/test_manifest_values.py", "tests/formats/test_manifests.py"),
+    "tests/formats/test_manifest_files.py",
 )
 
 SUBJECTS: dict[str, tuple[str, ...]] = {
@@ -61,7 +61,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/agent/head/decisions.py": _STATES,
     "engine/agent/head/verdicts.py": _STATES,
     "engine/plan/proposal.py": ("tests/cli/test_up_for.py",),
-    "config/manifests/requirements.py": ("tests/cli/test_up_for.py",),
+    "formats/kubernetes/requirements.py": ("tests/cli/test_up_for.py",),
     "engine/plan/cases.py": ("tests/engine/test_cases.py",),
     "engine/plan/gates.py": ("tests/engine/test_gates.py",),
     "engine/analysis/comparison.py": ("tests/engine/test_comparison.py",),
@@ -127,30 +127,29 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         )
     },
     **{
-        f"config/manifests/{name}.py": _MANIFESTS
+        f"{name}.py": _MANIFESTS
         for name in (
-            "__init__",
-            "container",
-            "converted",
-            "given",
-            "kinds",
-            "manifest",
-            "mpi_run",
-            "mpijob",
-            "placeholders",
-            "pod",
-            "reading",
-            "runtimes",
-            "schema",
-            "stream",
-            "trainjob",
-            "volcano",
+            "config/loading/manifests",
+            "config/loading/substitutions",
+            "formats/converted",
+            "formats/foreign_file",
+            "formats/kubernetes/container",
+            "formats/kubernetes/manifest_format",
+            "formats/kubernetes/manifest_reading",
+            "formats/kubernetes/mpi_run",
+            "formats/kubernetes/placeholders",
+            "formats/kubernetes/pod",
+            "formats/kubernetes/schema",
+            "formats/kubeflow/mpijob",
+            "formats/kubeflow/runtimes",
+            "formats/kubeflow/trainjob",
+            "formats/volcano/volcano",
         )
     },
     **{
-        f"config/dstack/{name}.py": ("tests/config/test_dstack.py",)
+        f"formats/dstack/{name}.py": ("tests/formats/test_dstack.py",)
         for name in (
-            *("__init__", "commands", "dstack_task", "reading", "references", "task_env"),
+            *("commands", "dstack_file", "dstack_task", "format", "references", "task_env"),
             *("task_image", "task_resources"),
         )
     },

@@ -16,7 +16,18 @@ from pathlib import Path
 from typing import Literal
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("cli", "provision", "engine", "infra", "nodes", "config", "lab", "tests", "gpuctl")
+ROOMS = (
+    "cli",
+    "provision",
+    "engine",
+    "infra",
+    "nodes",
+    "formats",
+    "config",
+    "lab",
+    "tests",
+    "gpuctl",
+)
 MARK = "GPUCTL_TRIAL"
 """A variable by which all processes of a trial are found, whatever group they are in."""
 

@@ -10,7 +10,7 @@ import pytest
 from config.errors import InputError, InvalidFiles
 from config.loading.load import load_run
 from config.loading.overrides import Overrides
-from config.manifests.given import Given
+from config.loading.substitutions import Substitutions
 from config.run.env import Secret
 from config.sensitive import hide_secrets, is_credential, is_secret_name, may_leave_as_text
 from engine.contract.plan import ImagePlan
@@ -99,7 +99,7 @@ def test_what_the_user_sets_counts_whatever_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgres://me:geheim@db/x")
-    given = Overrides(manifest=Given(("DATABASE_URL=postgres://test/x",)))
+    given = Overrides(manifest=Substitutions(("DATABASE_URL=postgres://test/x",)))
     run = load_run(manifest(tmp_path, "DATABASE_URL"), given)
     assert run.env == {"ANYTHING": "postgres://test/x"}
 

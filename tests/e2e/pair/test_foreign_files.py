@@ -1,6 +1,6 @@
 """Files of dstack, Kubeflow and Volcano, run as they are on two nodes of the lab.
 
-Those in `foreign` have the keys and values of public ones (tests/config/dstack_facts.yaml,
+Those in `foreign` have the keys and values of public ones (tests/formats/dstack_facts.yaml,
 manifest_corpus.py), and commands that print where they run. No registry is reachable and no GPU
 is there: images are named and left out.
 """

@@ -1,0 +1,186 @@
+"""dstack's task as the data of a run file; values keep their positions in dstack's file."""
+
+import re
+from difflib import get_close_matches
+from pathlib import Path as FilePath
+from typing import Any
+
+from config.identifiers import RUN_NAME
+from config.mistakes import Path, path_text
+from config.run.run_file import FORMS
+from config.yaml.hints import describe_value
+from formats.converted import Placed
+from formats.dstack.commands import Surroundings, commands, surroundings
+from formats.dstack.dstack_file import DstackFile
+from formats.dstack.dstack_keys import OURS_ALONE, TABLE
+from formats.dstack.task_env import environment
+from formats.dstack.task_files import files, repository
+from formats.dstack.task_image import image, volume_links
+from formats.dstack.task_resources import RESOURCES, requires
+from formats.dstack.task_retry import retry
+
+_ORDERS = ("any", "master-first", "workers-first")
+_CRITERIA = ("all-done", "master-done")
+_GROUP = ("name", "nodes", "resources", "commands", "ports")
+_FIRST_PORTS: Path = ("groups", 0, "ports")
+_NOTHING: tuple[Any, ...] = (None, False, (), {})
+_GROUP_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+
+
+def task(reading: DstackFile) -> dict[str, Any]:
+    """Return the run file of dstack's task."""
+    _report_keys(reading)
+    name = _name(reading)
+    run: dict[str, Any] = {"type": "task"}
+    extends = reading.get(("extends",)) is not None
+    if not extends or name.at:
+        run["name"] = name
+    env, exports = environment(reading)
+    links = volume_links(reading)
+    (sent, copies), (code, unpacked) = files(reading), repository(reading)
+    around = surroundings(reading, [*exports, *links, *unpacked, *copies])
+    run |= image(reading) | sent | code
+    run |= {"env": env} if env else {}
+    if reading.get(("groups",)) is None:
+        if reading.get(("nodes",)) is not None:
+            run["nodes"] = Placed(reading.whole(("nodes",), default=1), ("nodes",))
+        found = commands(reading, ("commands",), around, (), name.value)
+        run |= {"commands": Placed(found, ("commands",))} if found else {}
+        resources: tuple[Path, ...] = (("resources",),)
+    else:
+        run |= _groups(reading, around, name.value)
+        count = len(reading.entries(("groups",)))
+        resources = tuple(("groups", index, "resources") for index in range(count))
+    needed = requires(reading, resources)
+    run |= {"requires": needed} if needed else {}
+    run |= _conditions(reading) | retry(reading)
+    run |= _ports(reading, ("ports",) if reading.get(("groups",)) is None else _FIRST_PORTS)
+    if not extends:
+        _missing_commands(reading, run)
+    return run | {key: Placed(reading.get((key,)), (key,)) for key in _ours(reading)}
+
+
+def _ours(reading: DstackFile) -> list[str]:
+    """Return the keys that gpuctl alone has and the file has too."""
+    written = reading.mapping(())
+    return [key for key in written if key in OURS_ALONE and written[key] is not None]
+
+
+def _report_keys(reading: DstackFile) -> None:
+    """Report the keys that have no effect, and those that nobody knows."""
+    for key, value in reading.mapping(()).items():
+        row = TABLE.get(key)
+        if key == "<<":
+            reading.refuse((key,), "merges keys, which gpuctl does not", "write the keys out")
+        elif row is None and key not in OURS_ALONE:
+            message = f"unknown key '{key}': neither dstack nor gpuctl has it"
+            reading.complain("W207", message, _nearest(key), (key,), on_key=True)
+        elif row is not None and row.answer == "leaves out" and value not in _NOTHING:
+            reading.leave_out(key)
+    if reading.flag(("dstack",)):
+        reading.refuse(("dstack",), "is true", "gpuctl has no server that a run could ask")
+
+
+def _nearest(key: str) -> str:
+    """Return the hint for an unknown key: the nearest one, or the place of a key of `resources`."""
+    if key in RESOURCES:
+        return f"write '{key}' below 'resources'"
+    near = get_close_matches(key, TABLE, n=1)
+    return f"did you mean '{near[0]}'?" if near else "remove it: it has no effect"
+
+
+def _name(reading: DstackFile) -> Placed:
+    """Return the run's name; without `name` the file's: `train.dstack.yml` is train."""
+    name = reading.text(("name",))
+    if not name:
+        file = FilePath(reading.document.file)
+        stem = re.sub(r"(\.?dstack)?\.ya?ml$", "", file.name) or file.absolute().parent.name
+        name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).lstrip("-0123456789")[:41].rstrip("-")
+        return Placed(name or "task", ())
+    if not re.fullmatch(RUN_NAME, name):
+        message = f"'name' is {describe_value(name)}"
+        reading.complain("E203", message, f"write {FORMS[RUN_NAME]}", ("name",))
+    return Placed(name, ("name",))
+
+
+def _conditions(reading: DstackFile) -> dict[str, Any]:
+    """Return the startup order, the stop criteria and the time limit."""
+    found: dict[str, Any] = {}
+    for key, allowed in (("startup_order", _ORDERS), ("stop_criteria", _CRITERIA)):
+        value = reading.one_of((key,), allowed)
+        found |= {key: Placed(value, (key,))} if value else {}
+    seconds = reading.seconds(("max_duration",))
+    if seconds:
+        found["max_duration"] = Placed(reading.duration_text(seconds), ("max_duration",))
+    return found
+
+
+def _ports(reading: DstackFile, at: Path) -> dict[str, Any]:
+    """Return the ports in gpuctl's form."""
+    found = []
+    for index in range(len(reading.entries(at))):
+        entry: Path = (*at, index)
+        if isinstance(reading.get(entry), dict):
+            reading.unknown_keys(entry, ("local_port", "container_port"))
+            here, there = (reading.text((*entry, key)) for key in ("local_port", "container_port"))
+            found.append(Placed(f"{here or '*'}:{there}", entry))
+        else:
+            found.append(Placed(reading.text(entry), entry))
+    return {"ports": Placed(found, at)} if found else {}
+
+
+def _missing_commands(reading: DstackFile, run: dict[str, Any]) -> None:
+    if "commands" not in run and reading.get(("groups",)) is None and not reading.is_refused:
+        message = "'commands' is missing, and there is no 'image' whose command could run"
+        reading.complain("E102", message, "add one of them", ())
+
+
+def _groups(reading: DstackFile, around: Surroundings, name: str) -> dict[str, Any]:
+    """Return nodes and roles of the groups: node 0 is the master, the rest of its group follows."""
+    entries = reading.entries(("groups",))
+    for key in ("nodes", "commands", "ports", "entrypoint"):
+        if reading.get((key,)) is not None:
+            message = f"'{key}' and 'groups' exclude each other"
+            hint = "remove it, or write it into the groups"
+            reading.complain("E223", message, hint, (key,), on_key=True)
+    if not entries:
+        reading.complain("E202", "'groups' is empty", "write at least one group", ("groups",))
+    sizes = tuple(reading.whole(("groups", i, "nodes"), default=1) for i in range(len(entries)))
+    roles: dict[str, Any] = {}
+    for index, size in enumerate(sizes):
+        at: Path = ("groups", index)
+        reading.unknown_keys(at, _GROUP)
+        if index and reading.get((*at, "ports")) not in _NOTHING:
+            message = f"'{path_text((*at, 'ports'))}' is left out: only node 0's are forwarded"
+            hint = "`gpuctl ssh CLUSTER NODE -- -N -L PORT:localhost:PORT` forwards others"
+            reading.complain("W206", message, hint, (*at, "ports"), on_key=True)
+        texts = commands(reading, (*at, "commands"), around, sizes, name)
+        if not texts:
+            message = f"'{path_text((*at, 'commands'))}' is missing"
+            reading.complain("E102", message, "add it, or an 'image' for all groups", at)
+        own = {"commands": Placed(texts, (*at, "commands"))}
+        role = _role(reading, at, str(index), roles)
+        if index == 0:
+            roles["master"] = own
+        if rest := size - (index == 0):
+            roles[role] = {"nodes": Placed(rest, (*at, "nodes")), **own}
+    first = roles.get("master", {}).get("commands")
+    return {
+        "nodes": Placed(sum(sizes), ("groups",)),
+        "roles": roles,
+        **({"commands": first} if first else {}),
+    }
+
+
+def _role(reading: DstackFile, at: Path, default: str, roles: dict[str, Any]) -> str:
+    """Return the name of a group's role: its own, or one with `group-` before it."""
+    name = reading.text((*at, "name")) or default
+    if not _GROUP_NAME.fullmatch(name):
+        message = f"'{path_text((*at, 'name'))}' is {describe_value(name)}"
+        hint = "write lower-case letters, digits and hyphens, at most 40"
+        reading.complain("E203", message, hint, (*at, "name"))
+    role = f"group-{name}" if name[:1].isdigit() or name == "master" else name
+    if role in roles:
+        message = f"'{path_text((*at, 'name'))}' is {describe_value(name)} again"
+        reading.complain("E203", message, "give each group another name", (*at, "name"))
+    return role

@@ -1,0 +1,1 @@
+"""Kubeflow: MPIJob of the mpi-operator, TrainJob and runtimes of Trainer."""

@@ -1,0 +1,1 @@
+"""What the formats of Kubernetes manifests share: pods, containers, placeholders, schemas."""

@@ -1,0 +1,1 @@
+"""Volcano: its Job."""
