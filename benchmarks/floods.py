@@ -240,7 +240,7 @@ async def flooded(nodes: int, seconds: float, launcher: Sockets, beats: Connecti
         journal = Journal(Path(folder) / JOURNAL)
         supervisor = Supervisor(plan_of(nodes), {}, journal, launcher)
         running = asyncio.ensure_future(supervisor.run())
-        while supervisor._attempt.state.nodes.count("ready") < nodes:
+        while supervisor.state.attempt.nodes.count("ready") < nodes:
             await asyncio.sleep(TICK_S)
             assert not running.done(), running.result()
         longest, own, last, used = 0.0, 0.0, time.monotonic(), time.process_time()

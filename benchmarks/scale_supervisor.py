@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from benchmarks.worker_sockets import Pipes
-from engine.agent.head.resuming import journal_events
+from engine.agent.head.run_state import journal_events
 from engine.agent.head.supervisor import Supervisor
 from engine.agent.head.supervisor_process import answers_of
 from engine.agent.journal.journal import Journal
@@ -78,7 +78,7 @@ async def supervise(folder: Path) -> None:
     recorded = journal_events(folder / JOURNAL)
     supervisor = Supervisor(plan, {}, journal, SimulatedNodes(folder / NODES), recorded)
     (folder / READY).write_text(str(time.monotonic() - began))
-    server = await serve(folder, journal, answers_of(supervisor, supervisor.stop))
+    server = await serve(folder, journal, answers_of(supervisor))
     await supervisor.run()
     server.close()
     (folder / SOCKET).unlink()

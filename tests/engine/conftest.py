@@ -12,7 +12,7 @@ import tempfile
 import time
 import zipfile
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from config.run.run_file import Task
-from engine.agent.head.resuming import journal_events
+from engine.agent.head.run_state import RunState, journal_events
 from engine.agent.head.supervisor import Supervisor
 from engine.agent.head.supervisor_process import answers_of
 from engine.agent.journal.journal import Journal
@@ -182,9 +182,8 @@ class LocalCluster:
         self.launcher = LocalLauncher(folder, agent)
         self.journal = Journal(folder / JOURNAL)
 
-    def supervisor(
-        self, plan: LaunchPlan, secrets: Mapping[str, str] = MappingProxyType({})
-    ) -> Supervisor:
+    def local_plan(self, plan: LaunchPlan) -> LaunchPlan:
+        """Return the plan with paths in the nodes' folders."""
         data = json.loads(json.dumps(to_json(plan)))
         for node in data["nodes"]:  # the plan's paths are the nodes' own
             node["files"] = {
@@ -203,15 +202,34 @@ class LocalCluster:
             }
             kept = str(self.folder / "checkpoints")
             size["common"]["environment"]["GPUCTL_CHECKPOINT_DIR"] = kept
+        return from_json(LaunchPlan, data)
+
+    def supervisor(
+        self,
+        plan: LaunchPlan,
+        secrets: Mapping[str, str] = MappingProxyType({}),
+        see: Callable[[Event], None] = lambda _: None,
+    ) -> Supervisor:
         recorded = journal_events(self.folder / JOURNAL)  # by an earlier one, if any
-        local = from_json(LaunchPlan, data)
-        return Supervisor(local, dict(secrets), self.journal, self.launcher, recorded)
+        local, launcher = self.local_plan(plan), self.launcher
+        return Supervisor(local, dict(secrets), self.journal, launcher, recorded, see)
 
     def execute(
         self, plan: LaunchPlan, secrets: Mapping[str, str] = MappingProxyType({})
     ) -> Verdict:
         """Runs the plan to its end."""
-        return asyncio.run(self.supervisor(plan, secrets).run())
+        supervisor = self.supervisor(plan, secrets)
+        verdict = asyncio.run(supervisor.run())
+        if not self.journal.dropped:
+            assert_same_state(supervisor.state, self.resumed_state(plan))
+        return verdict
+
+    def resumed_state(self, plan: LaunchPlan) -> RunState:
+        """Return the state that the next supervisor would have."""
+        state = RunState(self.local_plan(plan))
+        for event in journal_events(self.folder / JOURNAL):
+            state.add(event)
+        return state
 
     def execute_until(
         self,
@@ -231,7 +249,7 @@ class LocalCluster:
         return asyncio.run(run())
 
     async def serve(self, supervisor: Supervisor) -> asyncio.AbstractServer:
-        return await serve(self.folder, self.journal, answers_of(supervisor, supervisor.stop))
+        return await serve(self.folder, self.journal, answers_of(supervisor))
 
     async def printed(self, rank: int, text: str) -> None:
         """Returns when the rank has printed `text`."""
@@ -262,6 +280,11 @@ class LocalCluster:
             for event in self.events()
             if isinstance(event, Output) and event.rank == rank
         )
+
+
+def assert_same_state(state: RunState, other: RunState) -> None:
+    """The next supervisor knows of a run what this one does, apart from what its disk lost."""
+    assert {**vars(state), "write_error": ""} == {**vars(other), "write_error": ""}
 
 
 @pytest.fixture

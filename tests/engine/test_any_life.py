@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from engine.agent.head.decisions import decide
 from engine.agent.head.queue import STARTED, Entries, Entry, runs_ahead, set_state, waiting_runs
-from engine.agent.head.resuming import Recorded
 from engine.agent.head.retry import Attempt, GiveUp, WaitForNodes, next_step
-from engine.agent.head.states import Start, Stop, is_over
+from engine.agent.head.run_state import RunState
+from engine.agent.head.states import Start, Stop
 from engine.contract.events import (
     AttemptEnded,
     AttemptStarted,
@@ -97,10 +97,10 @@ class Life:
 
     def resume(self) -> None:
         """Forget everything, as a killed supervisor does, and read the journal."""
-        self.known = Recorded(self.plan)
+        self.known = RunState(self.plan)
         for event in self.events:
             self.known.add(event)
-        self.state, self.number = self.known.state, self.known.number
+        self.state, self.number = self.known.attempt, self.known.number
 
     def hear(self, event: Event) -> None:
         """Write the event, then act on it, as Recorder and RunningAttempt do."""
@@ -123,7 +123,7 @@ class Life:
             for rank in self.units:  # a resumed supervisor repeats what its state says
                 node = self.state.nodes[rank]
                 assert node.has_ended or (node.stop_asked and rank in self.stopped)
-        if is_over(self.state):
+        if self.state.is_over:
             self._end_attempt()
 
     def _end_attempt(self) -> None:
@@ -133,7 +133,7 @@ class Life:
         assert not self.units
         self.resume()
         assert self.state.verdict == verdict
-        step = next_step(Attempt(self.number, verdict, frozenset(self.known.lost)), POLICY)
+        step = next_step(Attempt(self.number, verdict, self.known.attempt.lost), POLICY)
         if isinstance(step, GiveUp):
             self.verdict = verdict
             self.add(FINISHED)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.agent.head import retry_loop
-from engine.agent.head.resuming import Recorded, journal_events
+from engine.agent.head.run_state import RunState, journal_events
 from engine.agent.head.supervisor import Supervisor
 from engine.agent.journal.journal_file import JOURNAL
 from engine.contract.events import (
@@ -23,7 +23,7 @@ from engine.contract.events import (
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import Verdict
 from engine.record.result import ResultCollector
-from tests.engine.conftest import LocalCluster, make_plan
+from tests.engine.conftest import LocalCluster, make_plan, when
 from tests.engine.test_resuming import Supervised
 
 COUNT = "echo attempt $GPUCTL_RESTART_COUNT; "
@@ -267,6 +267,29 @@ def test_a_run_that_waits_can_be_stopped(cluster: LocalCluster) -> None:
     assert (verdict.status, verdict.exit_code) == ("stopped", 130)
 
 
+def test_a_run_that_is_stopped_while_a_failed_attempt_ends_is_not_retried(
+    cluster: LocalCluster,
+) -> None:
+    stops = f"trap '{when(f'{cluster.folder}/go')}' TERM; echo runs; sleep 1000 & wait"
+    command = f"if [ $GPUCTL_NODE_RANK = 1 ]; then {when(f'{cluster.folder}/fail')}; exit 7; fi"
+    supervisor = cluster.supervisor(planned(commands=(f"{command}; {stops}",), **retried()))
+
+    async def scenario() -> Verdict:
+        running = asyncio.ensure_future(supervisor.run())
+        await cluster.printed(0, "runs")
+        (cluster.folder / "fail").touch()
+        await seen(cluster, "node_exited")
+        supervisor.stop()
+        (cluster.folder / "go").touch()
+        return await running
+
+    verdict = asyncio.run(scenario())
+    assert (verdict.status, verdict.exit_code) == ("stopped", 130)
+    kinds = [kind for kind, _ in cluster.kinds()]
+    assert kinds.count("attempt_ended") == 1
+    assert "attempt_started" not in kinds
+
+
 def test_nodes_are_powered_off_after_the_last_attempt(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,8 +311,8 @@ def test_nodes_are_powered_off_after_the_last_attempt(
     assert kinds[-2:] == ["run_finished", "powering_off"]
 
 
-def recorded(cluster: LocalCluster, plan: LaunchPlan) -> Recorded:
-    known = Recorded(plan)
+def recorded(cluster: LocalCluster, plan: LaunchPlan) -> RunState:
+    known = RunState(plan)
     for line in journal_events(cluster.folder / JOURNAL):
         known.add(line)
     return known
@@ -333,10 +356,10 @@ def test_a_supervisor_killed_while_it_waits_can_be_stopped(cluster: LocalCluster
 
 
 def test_the_rest_of_a_wait_is_what_the_journal_says() -> None:
-    assert retry_loop._left(NodeReady(0, time=1000.0), 60, 1050.0) == 10
-    assert retry_loop._left(NodeReady(0, time=1000.0), 60, 1100.0) == 0
+    assert retry_loop.time_left(NodeReady(0, time=1000.0), 60, 1050.0) == 10
+    assert retry_loop.time_left(NodeReady(0, time=1000.0), 60, 1100.0) == 0
     assert (
-        retry_loop._left(NodeReady(0, time=1000.0), 60, 900.0) == 60
+        retry_loop.time_left(NodeReady(0, time=1000.0), 60, 900.0) == 60
     )  # by the clock of an earlier boot
 
 

@@ -21,6 +21,7 @@ from engine.contract.events import (
 )
 from engine.contract.verdict import Verdict
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
+from tests.storm.supervise import heartbeats_below
 
 SOURCES = [
     "connect",
@@ -58,6 +59,12 @@ def freeze(cluster: LocalCluster, rank: int, number: signal.Signals = signal.SIG
     for pid in (*map(int, children), worker):
         os.kill(pid, number)
         FROZEN.add(pid)
+
+
+def answering_process() -> int:
+    """The process that answers the nodes' heartbeats for the supervisor in this process."""
+    (pid,) = heartbeats_below([os.getpid()])
+    return pid
 
 
 def evidence_files(cluster: LocalCluster, node: str) -> list[str]:
@@ -127,11 +134,10 @@ def test_a_worker_that_does_not_hear_the_head_ends_its_job(
     monkeypatch.setattr(heartbeat, "HEAD_SILENCE_S", 3)
 
     async def deafen() -> Verdict:
-        supervisor = run_on.supervisor(RUNS)
-        running = asyncio.ensure_future(supervisor.run())
+        running = asyncio.ensure_future(run_on.supervisor(RUNS).run())
         await run_on.printed(0, "runs")
         await run_on.printed(1, "runs")
-        os.kill(supervisor._attempt._heartbeats.pid, signal.SIGSTOP)
+        os.kill(answering_process(), signal.SIGSTOP)
         return await running
 
     verdict = asyncio.run(deafen())
@@ -147,11 +153,10 @@ def test_a_run_survives_that_the_process_of_its_heartbeats_is_killed(
     monkeypatch.setattr(heartbeat, "HEAD_SILENCE_S", 6)
 
     async def kill() -> Verdict:
-        supervisor = run_on.supervisor(RUNS)
-        running = asyncio.ensure_future(supervisor.run())
+        running = asyncio.ensure_future(run_on.supervisor(RUNS).run())
         await run_on.printed(0, "runs")
         await run_on.printed(1, "runs")
-        os.kill(supervisor._attempt._heartbeats.pid, signal.SIGKILL)
+        os.kill(answering_process(), signal.SIGKILL)
         done, _ = await asyncio.wait([running], timeout=10)
         assert not done
         freeze(run_on, 1)

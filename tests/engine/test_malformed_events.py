@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.agent.head.resuming import Recorded
+from engine.agent.head.run_state import RunState
 from engine.agent.judge.output_reader import OutputReader
 from engine.agent.link.launcher import HELD
 from engine.contract.events import OutputJudged
@@ -84,7 +84,7 @@ def test_the_next_supervisor_knows_which_malformed_events_are_reported() -> None
     plan = make_plan()
     pipe = "gpuctl: in a pipe of entry 1 of the commands, part 1 of 2 ended with 1"
     warning = OutputJudged(1, "warning", "node1 sent …", malformed="node_exited")
-    recorded, output = Recorded(plan), OutputReader(plan)
+    recorded, output = RunState(plan), OutputReader(plan)
     read, finding = OutputReader(plan).read(printed(pipe))
     for event in (read, warning):
         recorded.add(event)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.agent.head.resuming import journal_events
+from engine.agent.head.run_state import journal_events
 from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.notify import lifetime, notifier
 from engine.agent.notify.notification import SOCKET_S
@@ -61,8 +61,7 @@ async def execute(
 ) -> float:
     """Run the plan to its end with notifications; return the seconds from the run's end on."""
     notifications = notifier_of(cluster, plan, timer, **secrets)
-    cluster.journal.on_append = notifications.see
-    supervisor = cluster.supervisor(plan)
+    supervisor = cluster.supervisor(plan, see=notifications.see)
     notifications.begin()
     await supervisor.run()
     began = time.monotonic()
@@ -173,9 +172,8 @@ def test_the_job_s_secrets_are_in_no_notification(cluster: LocalCluster, hook: H
     notifications = notifier_of(cluster, plan, NO_TIMER, HOOK=hook.url)
 
     async def finish() -> None:
-        cluster.journal.on_append = notifications.see
         notifications.begin()
-        cluster.journal.append(RunFinished("failed", 1, 0, "key topsecret-job is wrong"))
+        notifications.see(RunFinished("failed", 1, 0, "key topsecret-job is wrong"))
         await notifications.end()
 
     asyncio.run(finish())
@@ -194,7 +192,6 @@ def test_the_next_supervisor_sends_what_is_missing(cluster: LocalCluster, hook: 
 
     async def resume() -> None:
         notifications = notifier_of(cluster, plan, NO_TIMER, HOOK=hook.url)
-        journal.on_append = notifications.see
         for _ in notifications.replay(journal_events(cluster.folder / JOURNAL)):
             pass  # the supervisor reads them
         notifications.begin()
@@ -301,9 +298,8 @@ def test_a_supervisor_that_crashes_leaves_it_to_the_next(cluster: LocalCluster, 
 
     async def crash() -> None:
         notifications = notifier_of(cluster, plan, NO_TIMER, HOOK=hook.url)
-        cluster.journal.on_append = notifications.see
         notifications.begin()
-        cluster.journal.append(STARTED)
+        notifications.see(cluster.journal.append(STARTED))
         while not hook.requests:  # noqa: ASYNC110  another thread appends to it
             await asyncio.sleep(0.01)
         raise ZeroDivisionError

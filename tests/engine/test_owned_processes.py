@@ -52,7 +52,7 @@ class Launcher:
 def workers_of(launcher: Launcher, greet: Any) -> Workers:
     ignore: Any = lambda *_: None  # noqa: E731
     order: Any = lambda _: {"do": "nothing"}  # noqa: E731
-    return Workers(launcher, order, greet, ignore, lambda: False)  # type: ignore[arg-type]
+    return Workers(launcher, order, greet, ignore, lambda: False, {})  # type: ignore[arg-type]
 
 
 def test_the_last_connection_to_a_lost_node_ends_with_the_run() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent.head.resuming import Recorded, journal_events
+from engine.agent.head.run_state import RunState, journal_events
 from engine.agent.journal.journal import Journal
 from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.judge.failure_patterns import RECENT
@@ -66,7 +66,7 @@ def test_the_next_supervisor_judges_as_the_one_before(
 ) -> None:
     folder = tmp_path_factory.mktemp("run")
     reader = write(folder, events)
-    replayed, recorded = OutputReader(PLAN), Recorded(PLAN)
+    replayed, recorded = OutputReader(PLAN), RunState(PLAN)
     for event in journal_events(folder / JOURNAL):
         recorded.add(event)
         replayed.replay(event)

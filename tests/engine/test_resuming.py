@@ -1,7 +1,6 @@
 """A supervisor that is killed: the next one takes the run up from the journal."""
 
 import asyncio
-import contextlib
 import json
 import multiprocessing
 import os
@@ -18,10 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent.head.attempt_runner import STOP_BOUND_S
-from engine.agent.head.decisions import decide
-from engine.agent.head.resuming import Recorded, journal_events
-from engine.agent.head.supervisor import Supervisor
+from engine.agent.head.attempt_runner import STOP_BOUND_S, RunningAttempt
+from engine.agent.head.recorder import Recorder
+from engine.agent.head.run_state import RunState, journal_events
 from engine.agent.journal import run_secrets_file
 from engine.agent.journal.clock import RunClock
 from engine.agent.journal.journal import E, Journal
@@ -30,6 +28,7 @@ from engine.agent.judge.output_reader import DERIVED, OutputReader
 from engine.agent.link import control
 from engine.agent.link.launcher import CONNECT_S, HELD, STOP_GRACE_S
 from engine.agent.link.workers import DISMISS_S
+from engine.agent.metrics.samples import Samples
 from engine.agent.node import evidence
 from engine.contract.codec import from_json, to_json
 from engine.contract.events import (
@@ -46,7 +45,7 @@ from engine.contract.events import (
     to_line,
 )
 from engine.contract.plan import LaunchPlan
-from tests.engine.bare_events import FINISHED, QUEUED, STARTED, printed
+from tests.engine.bare_events import STARTED, printed
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
 from tests.processes import is_alive
 from tests.storm.supervise import heartbeats_of
@@ -106,55 +105,47 @@ def event_of(data: dict[str, Any]) -> Event:
     return event
 
 
+class Remembering(Journal):
+    """A journal whose lines are in memory."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.folder = Path()
+        self.clock = RunClock()
+
+    def append(self, event: E) -> E:
+        event = change(event, time=event.time or 1.0)
+        self.lines.append(to_line(event))
+        return event
+
+
 @given(STEPS, st.sampled_from(["any", "master-first", "workers-first"]))
 def test_the_state_after_any_prefix_of_a_run_is_that_of_its_journal(
     steps: list[tuple[str, int | None, dict[str, Any]]], order: str
 ) -> None:
     plan = make_plan(nodes=3, startup_order=order)
-    events: list[Event] = []
-
-    class Remembering(Journal):
-        def __init__(self) -> None:
-            self.dropped = 0
-            self.folder = Path()
-            self.clock = RunClock()
-
-        def append(self, event: E) -> E:
-            events.append(event_of({"time": 1.0, **json.loads(to_line(event))}))
-            return event
-
-    supervisor = Supervisor(plan, {}, Remembering(), LocalLauncher(Path(), Path()))
+    journal, resumed = Remembering(), RunState(plan)
+    recorder = Recorder(RunState(plan), journal)
+    samples, launcher = (
+        Samples(plan, journal.folder, recorder.record),
+        LocalLauncher(Path(), Path()),
+    )
+    attempt = RunningAttempt(
+        *(recorder, OutputReader(plan), samples, launcher, {}), is_resumed=False
+    )
+    recorder.record(STARTED)
     for sequence, (by, rank, fields) in enumerate(steps, 1):
         if by == "worker" and rank is not None:
-            sent = event_of({**fields, "rank": rank, "time": 1.0, "sequence": sequence})
-            supervisor._attempt.receive(rank, sent)
+            sent = {**fields, "rank": rank, "time": 1.0, "sequence": sequence}
+            attempt.receive(rank, event_of(sent))
         elif by == "supervisor":
-            supervisor._attempt._record(event_of({"rank": rank, **fields}))
+            recorder.record(event_of({"rank": rank, **fields}))
         else:
-            supervisor._recorder.record(event_of(fields))
-        while not supervisor._recorder.inbox.empty():
-            supervisor._attempt.state, _ = decide(
-                supervisor._attempt.state, supervisor._recorder.inbox.get_nowait()
-            )
-        rebuilt = Recorded(plan)
-        for event in events:
-            rebuilt.add(event)
-        assert rebuilt.state == supervisor._attempt.state
-
-
-def test_a_run_that_has_left_the_queue_is_over_without_a_cluster_of_its_own(tmp_path: Path) -> None:
-    """The next supervisor powers nothing off, whatever `on_stop` says."""
-    plan = make_plan(nodes=1, on_stop="destroy")
-    over = change(FINISHED, time=2.0)
-    dropped = [change(QUEUED, time=1.0), over]
-    begun = [change(STARTED, time=1.0), over]
-    with contextlib.closing(Journal(tmp_path / "journal")) as journal:
-        launcher = LocalLauncher(Path(), Path())
-        found = [
-            Supervisor(plan, {}, journal, launcher, events).has_left_queue
-            for events in (dropped, begun, dropped[:1])
-        ]
-    assert found == [True, False, False]
+            recorder.record(event_of(fields))
+        for line in journal.lines:
+            resumed.add(event_of(json.loads(line)))
+        journal.lines.clear()
+        assert vars(resumed) == vars(recorder.state)
 
 
 def test_findings_of_a_killed_supervisor_are_recorded_once() -> None:
@@ -181,7 +172,7 @@ def test_an_incomplete_line_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_output_that_the_budget_removed_is_not_missing() -> None:
-    recorded = Recorded(make_plan(nodes=1))
+    recorded = RunState(make_plan(nodes=1))
     gone = DroppedOutput(rank=0, size=1, since=1.0, until=2.0, sequence=7)
     for event in (
         NodeReady(0, sequence=1),

@@ -173,8 +173,9 @@ def test_output_renews_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(event, (StartupOver, OutputStopped))
         recorded.append((event.kind, event.seconds))
 
-    watch = Limits(replace(make_plan(), startup_timeout_s=30, no_output_timeout_s=10), record)
-    watch.begin(None, make_state(2).nodes)
+    plan = replace(make_plan(), startup_timeout_s=30, no_output_timeout_s=10)
+    watch = Limits(plan, record, make_state(2).nodes, None)
+    watch.__enter__()
     clock.pass_to(20)
     watch.hear()
     clock.pass_to(29)

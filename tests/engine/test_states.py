@@ -358,3 +358,13 @@ def gone(rank: int) -> NodeGone:
 @pytest.mark.parametrize("criteria", ["all-done", "workers-done"])
 def test_an_event_takes_the_same_work_in_a_large_run(order: str, criteria: str) -> None:
     assert calls_of(256, order, criteria) < 4.2 * calls_of(64, order, criteria)
+
+
+def test_an_event_that_ends_the_run_counts_also_while_a_failed_attempt_stops() -> None:
+    state, _ = feed(running(), exited(1, 7), StopAsked("Ctrl-C"), DurationOver(60))
+    assert reason(state)[:3] == ("failed", 7, 1)
+    assert state.ending is not None
+    assert (state.ending.status, state.ending.reason) == ("stopped", "Ctrl-C")
+    over, actions = feed(state, *map(gone, range(3)))
+    assert actions == [Finish()]
+    assert over.ending == state.ending

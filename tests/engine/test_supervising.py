@@ -1,9 +1,9 @@
 """The supervisor's process when something in it fails: who has the nodes afterwards."""
 
-import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +13,10 @@ from engine.agent.head.queue import Queue
 from engine.agent.head.supervisor_process import supervise_run
 from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.journal.locks import create_folder
+from engine.agent.link.control import SOCKET
+from engine.contract.events import Event, change, to_line
 from engine.contract.orders import RunOrder
+from tests.engine.bare_events import FINISHED, QUEUED, STARTED
 from tests.engine.conftest import LocalLauncher, make_plan, unpacked_agent
 
 
@@ -24,9 +27,11 @@ class Failing(LocalLauncher):
         raise FileNotFoundError("ssh")
 
 
-def supervise(folder: Path, launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+def supervise(
+    folder: Path, launcher: LocalLauncher, monkeypatch: pytest.MonkeyPatch, **fields: Any
+) -> None:
     """Supervise a run of one node that powers its nodes off, as in its unit."""
-    plan = make_plan(nodes=1, on_stop="destroy", commands=("echo done",))
+    plan = make_plan(nodes=1, on_stop="destroy", **{"commands": ("echo done",), **fields})
     (node,) = plan.nodes
     environment = {**node.environment, "GPUCTL_CHECKPOINT_DIR": str(folder / "checkpoints")}
     plan = replace(plan, nodes=(replace(node, files={}, environment=environment),))
@@ -48,14 +53,18 @@ def kinds(folder: Path) -> list[str]:
     return [json.loads(line)["kind"] for line in (folder / JOURNAL).read_bytes().splitlines()]
 
 
-def test_a_run_that_has_ended_frees_its_nodes_although_they_cannot_be_powered_off(
+def test_a_run_whose_nodes_cannot_be_powered_off_frees_them_and_is_reported(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launcher = Failing(folder, folder / "agent.pyz")
+    target = {"command": f"echo $GPUCTL_EVENT >> {folder}/notified", "on": ("end",)}
     with pytest.raises(FileNotFoundError, match="ssh"):
-        supervise(folder, launcher, monkeypatch)
+        supervise(folder, launcher, monkeypatch, notify=(target,))
     assert "run_finished" in kinds(folder)
     assert (folder.parent / "queue").read_text() == ""
+    assert kinds(folder)[-2:] == ["notified", "notifications_ended"]
+    assert (folder / "notified").read_text() == "end\n"
+    assert not (folder / SOCKET).exists()
 
 
 def test_a_run_that_goes_on_keeps_its_nodes_when_its_supervisor_fails(
@@ -65,13 +74,11 @@ def test_a_run_that_goes_on_keeps_its_nodes_when_its_supervisor_fails(
 
     class Broken(LocalLauncher):
         def replace_addresses(self, ips: tuple[str, ...], cluster_ips: tuple[str, ...]) -> None:
-            raise ZeroDivisionError
+            raise ZeroDivisionError  # at the beginning of the second attempt
 
-    monkeypatch.setattr(
-        "engine.agent.head.attempt_runner.RunningAttempt.execute", lambda _: asyncio.sleep(0, 1 / 0)
-    )
     with pytest.raises(ZeroDivisionError):
-        supervise(folder, Broken(folder, folder / "agent.pyz"), monkeypatch)
+        launcher = Broken(folder, folder / "agent.pyz")
+        supervise(folder, launcher, monkeypatch, commands=("exit 1",), retry={"backoff": "1s"})
     assert "run_finished" not in kinds(folder)
     assert (folder.parent / "queue").read_text() == "job-000001 started node0\n"
 
@@ -82,4 +89,17 @@ def test_a_run_that_is_dropped_from_the_queue_leaves_nothing_in_it(
     Queue(folder.parent).leave(folder.name)
     supervise(folder, LocalLauncher(folder, folder / "agent.pyz"), monkeypatch)
     assert kinds(folder)[-1] == "run_finished"
+    assert (folder.parent / "queue").read_text() == ""
+
+
+@pytest.mark.parametrize(("first", "is_off"), [(QUEUED, False), (STARTED, True)])
+def test_a_run_that_is_over_powers_its_nodes_off_unless_it_left_the_queue(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, first: Event, is_off: bool
+) -> None:
+    """The next supervisor of a run that never had its nodes leaves them alone."""
+    events = (change(first, time=1.0), change(FINISHED, time=2.0))
+    (folder / JOURNAL).write_text("".join(f"{to_line(event)}\n" for event in events))
+    launcher = LocalLauncher(folder, folder / "agent.pyz")
+    supervise(folder, launcher, monkeypatch)
+    assert launcher.powered_off is is_off
     assert (folder.parent / "queue").read_text() == ""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.agent.head import retry, retry_loop
-from engine.agent.head.resuming import journal_events
+from engine.agent.head.run_state import journal_events
 from engine.agent.head.supervisor import Supervisor
 from engine.agent.head.supervisor_process import answers_of
 from engine.agent.journal.journal import Journal
@@ -35,7 +35,7 @@ def workers_of(node: Path) -> list[int]:
     workers = [
         pid for pid, words in lines.items() if b"work" in words[:4] and _node_of(pid) == str(node)
     ]
-    return [*workers, *_heartbeats_of(workers, lines)]
+    return [*workers, *heartbeats_below(workers)]
 
 
 def _node_of(pid: int) -> str:
@@ -49,16 +49,17 @@ def _node_of(pid: int) -> str:
 
 def heartbeats_of(node: Path) -> list[int]:
     """Return the process that sends the worker's heartbeats, a child of the worker."""
-    return _heartbeats_of(workers_of(node), _command_lines())
+    return heartbeats_below(workers_of(node))
 
 
-def _heartbeats_of(workers: list[int], lines: dict[int, list[bytes]]) -> list[int]:
+def heartbeats_below(processes: list[int]) -> list[int]:
+    """Return the processes of heartbeats that are children of these."""
     found = []
-    for pid, words in lines.items():
+    for pid, words in _command_lines().items():
         if words[1:3] == [b"-IS", b"-c"] or words[:2] == [b"gpuctl-agent", b"heartbeats"]:
             with suppress(OSError):  # it has ended
                 parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
-                found += [pid] if int(parent) in workers else []
+                found += [pid] if int(parent) in processes else []
     return found
 
 
@@ -123,8 +124,8 @@ async def supervise(folder: Path) -> None:
     journal = Journal(folder / JOURNAL)
     recorded = journal_events(folder / JOURNAL)
     supervisor = Supervisor(plan, {}, journal, Processes(folder), recorded)
-    server = await serve(folder, journal, answers_of(supervisor, supervisor.stop))
-    if not supervisor.is_finished:
+    server = await serve(folder, journal, answers_of(supervisor))
+    if not supervisor.state.is_finished:
         await supervisor.run()
     server.close()
     journal.close()

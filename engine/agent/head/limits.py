@@ -14,28 +14,41 @@ RESUMED_S = 10.0
 
 
 class Limits:
-    """The timers of an attempt, which record its ends with the function `record`."""
+    """The timers of an attempt while a `with` block runs; they record its ends with `record`.
 
-    def __init__(self, plan: LaunchPlan, record: Callable[[Event], None]) -> None:
-        self._record = record
+    `nodes` are its nodes at the beginning. After an earlier supervisor, `passed` are the seconds
+    since that one began the attempt, else None.
+    """
+
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        record: Callable[[Event], object],
+        nodes: Nodes,
+        passed: float | None,
+    ) -> None:
+        self._record, self._nodes, self._passed = record, nodes, passed
         self._startup_s: int | None = plan.startup_timeout_s
         self._silence_s: int | None = plan.no_output_timeout_s
         self._heard: float | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
-    def begin(self, passed: float | None, nodes: Nodes) -> None:
-        """Start the time for the start of the job.
-
-        After an earlier supervisor, `passed` are the seconds since it began the attempt.
-        """
+    def __enter__(self) -> Limits:
+        """Start the time for the start of the job."""
         if self._startup_s:
             left = float(self._startup_s)
-            if passed is not None:
-                left = max(RESUMED_S, left - passed)
+            if self._passed is not None:
+                left = max(RESUMED_S, left - self._passed)
             loop = asyncio.get_running_loop()
             self._timers["startup"] = loop.call_later(left, self._end_startup, self._startup_s)
-        if nodes.count("started", "ready"):
+        if self._nodes.count("started", "ready"):
             self.hear()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End all timers."""
+        for timer in self._timers.values():
+            timer.cancel()
 
     def _end_startup(self, seconds: int) -> None:
         self._record(StartupOver(seconds))
@@ -47,11 +60,6 @@ class Limits:
         first, self._heard = self._heard is None, asyncio.get_running_loop().time()
         if first:
             self._look()
-
-    def end(self) -> None:
-        """End all timers."""
-        for timer in self._timers.values():
-            timer.cancel()
 
     def _look(self) -> None:
         """Report a silence that is too long; else look again when it could be."""

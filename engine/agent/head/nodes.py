@@ -9,16 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-ENDED = ("exited", "gone")
+from engine.agent.head.phases import ENDED, NODE, next_phase
+from engine.contract.events import (
+    NodeEvent,
+    NodeExited,
+    NodeInterrupted,
+    NodeLost,
+    NodeStopped,
+    NodeUnreachable,
+    RankStarted,
+)
 
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node of the run. Phases: launching, prepared, started, ready, exited, gone.
+    """A node in an attempt; phases.py has its phases.
 
     `processes` is the number of ranks that a launcher must start here, 0 if gpuctl does not check
     it; `ranks` are those that have begun. `notice` is AWS's notice that it reclaims the instance
-    (`terminate at …`), or empty.
+    (`terminate at …`), or empty. `is_settled` means that the journal has the end of its job. `lost`
+    is why the run has lost the node, None if it has not.
     """
 
     name: str
@@ -28,11 +38,34 @@ class NodeState:
     phase: str = "launching"
     stop_asked: bool = False
     notice: str = ""
+    is_settled: bool = False
+    lost: str | None = None
 
     @property
     def has_ended(self) -> bool:
         """Return whether the job has ended or the node is gone."""
         return self.phase in ENDED
+
+    def move(self, kind: str) -> NodeState:
+        """Return the node after something of this kind."""
+        phase = next_phase(NODE, self.phase, kind)
+        return self if phase == self.phase else replace(self, phase=phase)
+
+    def add(self, event: NodeEvent) -> NodeState:
+        """Return the node after its event."""
+        if isinstance(event, NodeInterrupted):
+            return replace(self, notice=f"{event.action} at {event.at}")
+        if isinstance(event, RankStarted):
+            return replace(self, ranks=self.ranks | {event.process})
+        if isinstance(event, NodeUnreachable):
+            return replace(self, lost=event.reason)
+        if isinstance(event, NodeLost):
+            return replace(self, lost=event.reason, is_settled=True)
+        if isinstance(event, NodeStopped) and event.exit_code is None:  # its job never began
+            return replace(self, is_settled=True)
+        moved = self.move(event.kind)
+        ends = isinstance(event, (NodeExited, NodeStopped))
+        return replace(moved, is_settled=True) if ends else moved
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from typing import Any
 
 from engine.agent.head.queue import Dropped, Place, Queue
+from engine.agent.head.recorder import Recorder
 from engine.agent.journal.journal import Journal
 from engine.agent.journal.run_secrets_file import boot_id
 from engine.contract.events import RunFinished, RunNode, RunQueued
@@ -39,51 +38,31 @@ def run_nodes(plan: LaunchPlan) -> tuple[RunNode, ...]:
     return tuple(RunNode(node.rank, node.name, node.private_ip, node.role) for node in plan.nodes)
 
 
-class Turn:
-    """The wait of one run."""
+async def wait_in_queue(recorder: Recorder, queue: Queue) -> bool:
+    """Wait until the run has its nodes, and return True; return False if it has ended before.
 
-    def __init__(self, plan: LaunchPlan, queue: Queue, journal: Journal) -> None:
-        self._plan, self._queue, self._journal = plan, queue, journal
-        self._stopped = asyncio.Event()
-        self._reason = ""
-        self.is_over = False
-        """True once the run has its nodes, or has left the queue."""
-        self.was_stopped = False
-        """True once the run has ended without its nodes."""
+    Each change of its place is in the journal, as `run_queued`.
+    """
+    state, shown = recorder.state, None
+    while not state.is_finished:
+        place: Place | None
+        try:
+            place = queue.try_start(state.plan.run_id)
+        except Dropped:
+            leave_queue(recorder, "dropped from the queue")
+            return False
+        except OSError:  # the head's disk is full: the run waits for room too
+            place = shown or (1, ())
+        if place is None:
+            return True
+        if place != shown:
+            shown, (number, ahead) = place, place
+            fields = begin_fields(state.plan, recorder.journal)
+            recorder.record(RunQueued(**fields, place=number, ahead=ahead))
+        await recorder.wait_until(lambda: state.is_finished, LOOK_S)
+    return False
 
-    def stop(self, reason: str = "stopped on request") -> None:
-        """Leave the queue: the run ends as `stopped` and never starts."""
-        self._reason = reason
-        self._stopped.set()
 
-    async def wait(self) -> bool:
-        """Wait until the run has its nodes, and return True; return False if it was stopped.
-
-        Each change of its place is in the journal, as `run_queued`, and so is the end of a run that
-        was stopped.
-        """
-        shown: Place | None = None
-        while not self._stopped.is_set():
-            try:
-                found = self._queue.try_start(self._plan.run_id)
-            except Dropped:
-                self.stop("dropped from the queue")
-                break
-            except OSError:  # the head's disk is full: the run waits for room too
-                found = shown or (1, ())
-            if found is None:
-                self.is_over = True
-                return True
-            if found != shown:
-                shown = found
-                self._report(*found)
-            with contextlib.suppress(asyncio.TimeoutError):  # nobody has stopped it: look again
-                await asyncio.wait_for(self._stopped.wait(), LOOK_S)
-        self.is_over = True
-        self._journal.append(RunFinished("stopped", STOPPED, None, self._reason))
-        self.was_stopped = True
-        return False
-
-    def _report(self, place: int, ahead: tuple[str, ...]) -> None:
-        fields = begin_fields(self._plan, self._journal)
-        self._journal.append(RunQueued(**fields, place=place, ahead=ahead))
+def leave_queue(recorder: Recorder, reason: str) -> None:
+    """End the run as `stopped`: it never starts."""
+    recorder.record(RunFinished("stopped", STOPPED, None, reason))

@@ -1,13 +1,15 @@
 """The values of a run's state machine: actions and the state.
 
-decisions.py has what follows from an event, verdicts.py what it means for the run's end.
+phases.py has the phases, decisions.py what follows from an event, verdicts.py what it means for the
+run's end.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.agent.head.nodes import Nodes
+from engine.agent.head.phases import RUN, next_phase
 from engine.contract.verdict import Verdict
 
 
@@ -36,14 +38,28 @@ class Finish(Action):
 
 @dataclass(frozen=True)
 class State:
-    """The input of all decisions. `nodes` are in rank order."""
+    """The input of all decisions, about the present attempt. `nodes` are in rank order.
+
+    `verdict` is that of the attempt, from the first event that ends it on. `ending` is the run's,
+    if an event that ends the run has come since: no other attempt follows.
+    """
 
     startup_order: str
     stop_criteria: str
     nodes: Nodes
+    phase: str = "preparing"
     verdict: Verdict | None = None
-    waves: int = 0  # number of waves of nodes that were started, at most two
-    stop_sent: bool = False  # every node got its Stop
+    ending: Verdict | None = None
+
+    def move(self, kind: str) -> State:
+        """Return the state after something of this kind."""
+        phase = next_phase(RUN, self.phase, kind)
+        return self if phase == self.phase else replace(self, phase=phase)
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether no process of the attempt is left on any node."""
+        return self.phase in ("over", "finished")
 
     @property
     def first_wave(self) -> range:
@@ -55,7 +71,12 @@ class State:
             return ranks[1:]
         return ranks
 
+    @property
+    def lost(self) -> frozenset[int]:
+        """The ranks that the attempt has lost."""
+        return frozenset(rank for rank, node in enumerate(self.nodes) if node.lost is not None)
 
-def is_over(state: State) -> bool:
-    """Return whether no process of the run is left on any node."""
-    return state.nodes.count("gone") == len(state.nodes)
+    @property
+    def reclaimed(self) -> frozenset[int]:
+        """The ranks of which AWS has announced that it reclaims their instances."""
+        return frozenset(rank for rank, node in enumerate(self.nodes) if node.notice)

@@ -1,23 +1,24 @@
 """The supervisor of one run, on the head node; it needs no client.
 
-It makes one attempt after the other (attempt_runner.py), waits in between (retry_loop.py), and
-writes all events to the journal.
+`supervise` is the way of a run: queue, attempts (prepare, start in order, watch, stop, decide),
+save, end. attempt_runner.py has an attempt, decisions.py what follows from its events.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
+import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from engine.agent.head.attempt_runner import Recorder, RunningAttempt
-from engine.agent.head.queue_wait import begin_fields
-from engine.agent.head.resuming import Recorded
-from engine.agent.head.retry_loop import Attempts
+from engine.agent.head.attempt_runner import RunningAttempt
+from engine.agent.head.queue import Queue
+from engine.agent.head.queue_wait import begin_fields, leave_queue, wait_in_queue
+from engine.agent.head.recorder import Recorder
+from engine.agent.head.retry_loop import wait_for_next_attempt
+from engine.agent.head.run_state import RunState
 from engine.agent.head.save_to_shared import save_run
-from engine.agent.journal.clock import RunClock
 from engine.agent.journal.journal import Journal
 from engine.agent.judge.output_reader import OutputReader
 from engine.agent.link.launcher import Launcher
@@ -44,7 +45,8 @@ LEASE_S = 180  # time for that client's next announcement
 class Supervisor:
     """The supervisor of a run. `secrets` maps names to values.
 
-    `recorded` are the events that the journal has already, if an earlier supervisor was killed.
+    `recorded` are the events that the journal has already, if an earlier supervisor was killed;
+    `see` gets every event from now on.
     """
 
     def __init__(
@@ -54,128 +56,122 @@ class Supervisor:
         journal: Journal,
         launcher: Launcher,
         recorded: Iterable[Event] = (),
+        see: Callable[[Event], None] = lambda _: None,
     ) -> None:
-        self._plan, self._secrets = plan, secrets
-        self._journal, self._launcher = journal, launcher
-        self._recorder = Recorder(journal)
-        self._recorder.samples = Samples(plan, journal.folder, self._recorder.record)
-        self._power_off_at = 0.0
-        self._has_ended = False
-        self._recorded = before = Recorded(plan)
-        output = self._replay(before, recorded)
-        self._attempts = Attempts(before, plan, journal, launcher)
-        self._attempt = self._next_attempt(before, output)
-        for event in before.pending:
-            self._recorder.inbox.put_nowait(event)
+        self._secrets, self._journal, self._launcher = secrets, journal, launcher
+        self.state = state = RunState(plan)
+        self._recorder = Recorder(state, journal, see)
+        self._power_off = Deadline()
+        self._has_nodes = False  # until then the run waits in the queue
+        self._output = self._replay(recorded)
+        self._resumed = 0 if state.began is None else state.number  # of an earlier supervisor
+        if (state.whole, state.plan) != (plan, plan):
+            self._use_addresses()
 
-    def _replay(self, before: Recorded, events: Iterable[Event]) -> OutputReader:
+    def _replay(self, events: Iterable[Event]) -> OutputReader:
         """Read the journal of an earlier supervisor; add what it did not record.
 
         Return the reader of the last attempt's output.
         """
-        output = OutputReader(before.plan)
+        state, output = self.state, OutputReader(self.state.plan)
         for event in events:
-            before.add(event)
+            state.add(event)
             if isinstance(event, AttemptStarted):
-                output = OutputReader(before.plan)
+                output = OutputReader(state.plan)
             output.replay(event)
-        if before.clock is not None:
-            self._journal.clock = RunClock(before.clock)
-        if before.is_finished:
-            return output
-        if before.write_error:
-            self._journal.write_error = before.write_error
-            self._journal.dropped = max(1, before.missing)
-        for event in output.unrecorded:
-            self._recorder.record(event)
+        self._journal.take_up(state.clock, state.write_error, state.missing)
+        if not state.is_finished:
+            for event in output.unrecorded:
+                self._recorder.record(event)
         return output
 
-    def _next_attempt(self, recorded: Recorded, output: OutputReader) -> RunningAttempt:
-        """Return the attempt; `recorded` is what the journal has of it."""
-        launch = (self._recorder, self._launcher, self._secrets)
-        return RunningAttempt(recorded, output, *launch, restarts=self._attempts.number - 1)
-
-    def stop(self, reason: str = "stopped on request") -> None:
-        """Stop the run gracefully; it ends as `stopped`."""
-        self._recorder.record(StopAsked(reason))
-
-    def end(self) -> None:
-        """Stop the run because this unit got SIGTERM, as in a shutdown of the machine."""
-        self._recorder.record(HeadEnding(self._attempt.plan.head_rank))
-
-    def heal(self, addresses: str) -> None:
-        """Use new machines from the next attempt on; `addresses` is JSON, by node names."""
-        self._attempts.heal(json.loads(addresses))
-        self._recorder.record(NodesHealed(json.loads(addresses)))
-
-    def acknowledge(self) -> None:
-        """Postpone the power-off to LEASE_S from now: a client destroys the cluster itself."""
-        self._power_off_at = asyncio.get_running_loop().time() + LEASE_S
-
-    @property
-    def is_finished(self) -> bool:
-        """Return whether the run's end is recorded, by this supervisor or an earlier one."""
-        return self._recorded.is_finished or self._has_ended
-
-    @property
-    def has_left_queue(self) -> bool:
-        """Return whether the run ended while it waited for its nodes."""
-        return self._recorded.is_finished and self._recorded.began is None
+    async def supervise(self, queue: Queue) -> None:
+        """Supervise the run from the queue to its end, and give its nodes back to the queue."""
+        state, plan = self.state, self.state.whole
+        try:
+            if await wait_in_queue(self._recorder, queue):
+                await self.run()
+            has_nodes = state.began is not None  # a run that left the queue has none
+            if has_nodes and plan.on_stop == "destroy" and queue.close_cluster(plan.run_id):
+                await self.power_off_unattended()
+        finally:
+            # Before followers see the end: the next run may begin at once. After an error in a run
+            # that goes on, its nodes stay its own: the next supervisor takes it up.
+            if state.is_finished:
+                queue.leave(plan.run_id)
 
     async def run(self) -> Verdict:
         """Run to the end, with no process left on any node; return the verdict."""
-        began = self._recorded.began
-        if began is None:
+        state, record, verdict = self.state, self._recorder.record, None
+        samples = Samples(state.whole, self._journal.folder, record)
+        with contextlib.closing(samples), self._limit_duration():
             self._begin()
-        else:
-            self._recorder.record(SupervisorResumed())
-        limit = self._limit_duration(began)
-        try:
-            ended = await self._make_attempts()
-        finally:
-            if limit is not None:  # it would be an event after the run's end
-                limit.cancel()
-        self._recorder.samples.close()
-        verdict = self._check_journal(ended)
-        self._journal.append(
+            while verdict is None:
+                # The attempt prepares all nodes and starts their jobs in order.
+                async with self._next_attempt(samples) as attempt:
+                    await self._recorder.wait_until(lambda: state.attempt.verdict)
+                    await attempt.stop()
+                    ended = attempt.judge()
+                verdict = await wait_for_next_attempt(self._recorder, self._launcher, ended)
+        verdict = self._check_journal(verdict)
+        record(
             RunFinished(
                 status=verdict.status,
                 exit_code=verdict.exit_code,
                 first_failed_rank=verdict.first_failed_rank,
                 reason=verdict.reason,
-                followed=self._attempt.output.followed,
+                followed=self._output.followed,
             )
         )
-        self._has_ended = True
         return verdict
 
-    def _limit_duration(self, began: float | None) -> asyncio.TimerHandle | None:
-        """Start the run file's `max_duration`, of a run that began at that time or begins now."""
-        seconds = self._plan.max_duration_s
-        if not seconds:
-            return None
-        passed = 0.0 if began is None else self._journal.clock.now() - began
-        over = functools.partial(self._recorder.record, DurationOver(seconds))
-        return asyncio.get_running_loop().call_later(max(0.0, seconds - passed), over)
+    async def power_off_unattended(self) -> None:
+        """Power the nodes off if `on_stop` is `destroy` and no client destroys them.
 
-    async def _make_attempts(self) -> Verdict:
-        """Make one attempt after the other; return the run's verdict."""
-        ended: Verdict | None = None
-        while ended is None:
-            verdict = await self._attempt.execute()
-            of = (self._attempt.lost_ranks, self._attempt.state, self._recorder.inbox)
-            ended = await self._attempts.wait_for_next(verdict, *of)
-            if ended is None:
-                plan = self._attempts.plan
-                self._attempt = self._next_attempt(Recorded(plan), OutputReader(plan))
-        return ended
+        Save first what the run leaves on them, if the plan says where.
+        """
+        plan = self.state.whole
+        if plan.on_stop != "destroy":
+            return
+        self._power_off.postpone(ACKNOWLEDGE_S)
+        await self._power_off.wait()
+        if plan.saved:
+            await asyncio.to_thread(self._journal.finish)
+            await save_run(self.state.plan, self._journal.folder, self._launcher)
+            await self._power_off.wait()  # a client may have come meanwhile
+        self._recorder.record(PoweringOff())
+        await self._launcher.power_off()
+
+    def stop(self, reason: str = "stopped on request") -> None:
+        """Stop the run gracefully; it ends as `stopped`."""
+        self._stop(StopAsked(reason), reason)
+
+    def end(self) -> None:
+        """Stop the run because this unit got SIGTERM, as in a shutdown of the machine."""
+        self._stop(HeadEnding(self.state.plan.head_rank), "the supervisor got SIGTERM")
+
+    def _stop(self, event: Event, reason: str) -> None:
+        if self._has_nodes and not self.state.is_finished:
+            self._recorder.record(event)
+        elif not self.state.is_finished:
+            leave_queue(self._recorder, reason)
+
+    def heal(self, addresses: str) -> None:
+        """Use new machines from the next attempt on; `addresses` is JSON, by node names."""
+        self._recorder.record(NodesHealed(json.loads(addresses)))
+        self._use_addresses()
+
+    def acknowledge(self) -> None:
+        """Postpone the power-off to LEASE_S from now: a client destroys the cluster itself."""
+        self._power_off.postpone(LEASE_S)
 
     def _begin(self) -> None:
-        """Begin the run, on the machines that its nodes are after its wait in the queue."""
-        if self._attempts.use_present_machines():
-            plan = self._attempts.plan
-            self._attempt = self._next_attempt(Recorded(plan), OutputReader(plan))
-        plan = self._attempts.plan
+        """Begin the run, or take it up."""
+        self._has_nodes = True
+        if self._resumed:
+            self._recorder.record(SupervisorResumed())
+            return
+        plan = self.state.plan  # its nodes may be other machines since its wait in the queue
         started = RunStarted(
             **begin_fields(plan, self._journal),
             startup_order=plan.startup_order,
@@ -185,35 +181,67 @@ class Supervisor:
         )
         self._recorder.record(started)
 
+    def _next_attempt(self, samples: Samples) -> RunningAttempt:
+        """Return the attempt that begins now, or that of an earlier supervisor."""
+        state = self.state
+        is_resumed = state.number == self._resumed
+        if not is_resumed:
+            self._output = OutputReader(state.plan)
+            if state.number > 1:
+                self._use_addresses()
+        return RunningAttempt(
+            self._recorder,
+            self._output,
+            samples,
+            self._launcher,
+            self._secrets,
+            is_resumed=is_resumed,
+        )
+
+    @contextlib.contextmanager
+    def _limit_duration(self) -> Iterator[None]:
+        """End the run after the run file's `max_duration`, of which an earlier part may be over."""
+        seconds, began = self.state.whole.max_duration_s, self.state.began
+        if not seconds:
+            yield
+            return
+        passed = 0.0 if began is None else self._journal.clock.now() - began
+        timer = asyncio.get_running_loop().call_later(
+            max(0.0, seconds - passed), self._recorder.record, DurationOver(seconds)
+        )
+        try:
+            yield
+        finally:  # it would be an event after the run's end
+            timer.cancel()
+
     def _check_journal(self, verdict: Verdict) -> Verdict:
         """Return the verdict; a run with events that were not stored fails instead of `done`."""
         if not self._journal.dropped:
             return verdict
-        name, why = self._plan.head, self._journal.write_error
+        name, why = self.state.whole.head, self._journal.write_error
         lost = f"{name}'s disk is full ({why}): {self._journal.dropped} events were not stored"
         if verdict.status == "done":
-            return Verdict("failed", NODE_FAILED, self._attempt.plan.head_rank, lost)
+            return Verdict("failed", NODE_FAILED, self.state.plan.head_rank, lost)
         return replace(verdict, reason=f"{verdict.reason}; {lost}")
 
-    async def power_off_unattended(self) -> None:
-        """Power the nodes off if `on_stop` is `destroy` and no client destroys them.
+    def _use_addresses(self) -> None:
+        """Launch workers at the addresses of the present plan; power all nodes off."""
+        ips = tuple(node.private_ip for node in self.state.plan.nodes)
+        self._launcher.replace_addresses(ips, tuple(self.state.whole.cluster_ips))
 
-        Save first what the run leaves on them, if the plan says where.
-        """
-        if self._plan.on_stop != "destroy":
-            return
-        loop = asyncio.get_running_loop()
-        self._power_off_at = max(self._power_off_at, loop.time() + ACKNOWLEDGE_S)
-        await self._wait_for_clients()
-        if self._plan.saved:
-            await asyncio.to_thread(self._journal.finish)
-            await save_run(self._attempts.plan, self._journal.folder, self._launcher)
-            await self._wait_for_clients()  # one may have come meanwhile
-        self._journal.append(PoweringOff())
-        await self._launcher.power_off()
 
-    async def _wait_for_clients(self) -> None:
-        """Wait as long as a client may destroy the cluster, or says that it does."""
+class Deadline:
+    """A time that can be postponed while it is waited for."""
+
+    def __init__(self) -> None:
+        self._at = 0.0
+
+    def postpone(self, seconds: float) -> None:
+        """Postpone it to `seconds` from now, if it is earlier."""
+        self._at = max(self._at, asyncio.get_running_loop().time() + seconds)
+
+    async def wait(self) -> None:
+        """Wait until it is over."""
         loop = asyncio.get_running_loop()
-        while (left := self._power_off_at - loop.time()) > 0:  # noqa: ASYNC110  `acknowledge` moves it
+        while (left := self._at - loop.time()) > 0:  # noqa: ASYNC110  `postpone` moves it
             await asyncio.sleep(left)

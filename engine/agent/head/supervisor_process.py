@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 from engine.agent.head.queue import Queue
-from engine.agent.head.queue_wait import Turn
-from engine.agent.head.resuming import journal_events
+from engine.agent.head.run_state import journal_events
 from engine.agent.head.supervisor import Supervisor
 from engine.agent.journal.journal import Journal
 from engine.agent.journal.journal_file import JOURNAL
@@ -23,7 +22,6 @@ from engine.agent.link.launcher import Units
 from engine.agent.metrics.endpoint import open_endpoint
 from engine.agent.notify.notifier import Notifier
 from engine.contract.orders import RunOrder
-from engine.contract.plan import LaunchPlan
 
 _RENEW_S = 5.0
 
@@ -36,61 +34,37 @@ def supervise_run(folder: Path, order: RunOrder, agent: Path) -> None:
 async def _supervise(folder: Path, order: RunOrder, agent: Path) -> None:
     plan, secrets = order.plan, order.secrets
     remove_old_runs(folder)
-    journal = Journal(folder / JOURNAL)
-    recorded = journal_events(folder / JOURNAL)
-    ips = tuple(node.private_ip for node in plan.nodes)
-    units = Units(folder, agent, ips, tuple(plan.cluster_ips))
-    queue = Queue(folder.parent)
-    turn = Turn(plan, queue, journal)
-    notifier = Notifier(plan, order.notify_secrets, secrets.values(), journal, agent)
-    journal.on_append = notifier.see
-    supervisor = Supervisor(plan, secrets, journal, units, notifier.replay(recorded))
-    notifier.begin()
-
-    def stop() -> None:
-        supervisor.stop() if turn.is_over else turn.stop()
-
-    def end() -> None:
-        if is_being_restarted(folder):
-            os._exit(0)  # the next supervisor takes the run up
-        supervisor.end() if turn.is_over else turn.stop("the supervisor got SIGTERM")
-
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
-    server = await serve(folder, journal, answers_of(supervisor, stop))
-    _notify_systemd("READY=1")
-    endpoint = await open_endpoint(agent)
-    renewing = asyncio.ensure_future(_keep_renewing(folder))
-    try:
-        await _run(supervisor, turn, queue, plan)
-        await notifier.end()
-    finally:
-        renewing.cancel()
-        server.close()
+    async with contextlib.AsyncExitStack() as end:  # whatever fails, all of it ends, last to first
+        journal = end.enter_context(contextlib.closing(Journal(folder / JOURNAL)))
+        notifier = Notifier(plan, order.notify_secrets, secrets.values(), journal, agent)
+        recorded = notifier.replay(journal_events(folder / JOURNAL))
+        ips = tuple(node.private_ip for node in plan.nodes)
+        units = Units(folder, agent, ips, tuple(plan.cluster_ips))
+        supervisor = Supervisor(plan, secrets, journal, units, recorded, notifier.see)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _end, supervisor, folder)
+        end.callback((folder / SOCKET).unlink, missing_ok=True)
+        end.callback((await serve(folder, journal, answers_of(supervisor))).close)
+        _notify_systemd("READY=1")
+        endpoint = await open_endpoint(agent)
         if endpoint is not None:
-            endpoint.close()
-        (folder / SOCKET).unlink(missing_ok=True)
-        journal.close()
+            end.callback(endpoint.close)
+        end.callback(asyncio.ensure_future(_keep_renewing(folder)).cancel)
+        notifier.begin()
+        end.push_async_callback(notifier.end)
+        await supervisor.supervise(Queue(folder.parent))
 
 
-async def _run(supervisor: Supervisor, turn: Turn, queue: Queue, plan: LaunchPlan) -> None:
-    """Wait for the nodes, run to the end, and give the nodes back to the queue."""
-    try:
-        if not supervisor.has_left_queue and (supervisor.is_finished or await turn.wait()):
-            if not supervisor.is_finished:
-                await supervisor.run()
-            if plan.on_stop == "destroy" and queue.close_cluster(plan.run_id):
-                await supervisor.power_off_unattended()
-    finally:
-        # Before followers see the end: the next run may begin at once. After an error in a run that
-        # goes on, its nodes stay its own: the next supervisor takes it up.
-        if supervisor.is_finished or turn.was_stopped:
-            queue.leave(plan.run_id)
+def _end(supervisor: Supervisor, folder: Path) -> None:
+    """Stop the run on SIGTERM, unless the supervisor's unit is restarted."""
+    if is_being_restarted(folder):
+        os._exit(0)  # the next supervisor takes the run up
+    supervisor.end()
 
 
-def answers_of(supervisor: Supervisor, stop: Callable[[], None]) -> Answers:
-    """Return what is done for each word that a client may send; `stop` stops the run."""
+def answers_of(supervisor: Supervisor) -> Answers:
+    """Return what is done for each word that a client may send."""
     return {
-        "stop": lambda _: stop(),
+        "stop": lambda _: supervisor.stop(),
         "ack": lambda _: supervisor.acknowledge(),
         "healed": supervisor.heal,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.agent.head.nodes import ENDED
+from engine.agent.head.phases import ENDED
 from engine.agent.head.states import State
 from engine.contract.events import (
     DurationOver,
@@ -33,6 +33,9 @@ from engine.contract.verdict import (
     Verdict,
     exit_reason,
 )
+
+ENDS_RUN = (StopAsked, DurationOver, HeadEnding)
+"""The events that end the run, and not only an attempt of it."""
 
 
 def judge(state: State, event: Event, before: State) -> State:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,13 +37,11 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.folder = path.parent
         self.clock = RunClock()
-        """The clock of its events. A supervisor that takes a run up replaces it."""
+        """The clock of its events."""
         self.dropped = 0
         """Number of events that the disk had no space for."""
         self.write_error = ""
         """The system's error text for them; empty while everything can be written."""
-        self.on_append: Callable[[Event], None] = lambda _: None
-        """A function that gets every event, also one that is not stored."""
         self._file = JournalFile(path, budget_on(path.parent))
         self._file.cut()  # a line that a killed supervisor left incomplete
         self._reserve = self.folder / RESERVE
@@ -56,6 +53,17 @@ class Journal:
             finally:
                 os.close(descriptor)
 
+    def take_up(self, clock: float | None, write_error: str, missing: int) -> None:
+        """Go on as the journal of an earlier supervisor, with what its events say.
+
+        `clock` is the offset of its clock, None if it has no event yet. `missing` events of
+        workers were not stored because of `write_error`, if that is not empty.
+        """
+        if clock is not None:
+            self.clock = RunClock(clock)
+        if write_error:
+            self.write_error, self.dropped = write_error, max(1, missing)
+
     def append(self, event: E) -> E:
         """Append the event to the file, wake every follower, and return the event with its time.
 
@@ -64,7 +72,6 @@ class Journal:
         if not event.time:  # no worker has set it
             event = change(event, time=self.clock.now())
         self._store(event)
-        self.on_append(event)
         return event
 
     def _store(self, event: Event) -> None:

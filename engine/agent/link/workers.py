@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio.subprocess import Process
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from engine.agent.journal.journal import Message
@@ -30,7 +30,7 @@ class Workers:
     """The workers, one per node. `order` returns their first message, `hear` gets their events.
 
     `greet` returns the first messages to a worker that runs already, without its `received`.
-    `received` are the numbers of the last events that the journal has, by rank.
+    `received` are the numbers of the last events that the journal has at first, by rank.
     """
 
     def __init__(
@@ -40,10 +40,11 @@ class Workers:
         greet: Callable[[int], list[Message]],
         hear: Hear,
         is_over: Callable[[], bool],
+        received: Mapping[int, int],
     ) -> None:
         self._launcher, self._order, self._greet, self._hear = launcher, order, greet, hear
         self._is_over = is_over
-        self.received: dict[int, int] = {}
+        self._received = dict(received)
         self._given_up: dict[int, str] = {}
         self._channels: dict[int, Channel] = {}
         self._opened: set[Channel] = set()  # all whose process may live; `close` ends them
@@ -64,7 +65,7 @@ class Workers:
 
     def is_unreached(self, rank: int) -> bool:
         """Return whether ssh failed and nothing has ever come from the node."""
-        if self.received.get(rank):
+        if self._received.get(rank):
             return False
         return rank in self._channels and self._channels[rank].is_unreached
 
@@ -73,7 +74,7 @@ class Workers:
 
         If only a process of the connection was killed, connect again and read on to the end.
         """
-        if not self.received.get(rank):
+        if not self._received.get(rank):
             return ""
         for _ in range(_RECONNECTIONS):
             channel = self._channels[rank]
@@ -165,7 +166,7 @@ class Workers:
                 channel = await self._open(self._launcher.attach(rank))
                 self._channels[rank] = channel
                 first, *others = self._greet(rank)
-                for message in ({**first, "received": self.received.get(rank, 0)}, *others):
+                for message in ({**first, "received": self._received.get(rank, 0)}, *others):
                     channel.send(message)
                 reading = self._start(self._read(rank, channel, asyncio.Event()))
                 left = give_up - asyncio.get_running_loop().time()
@@ -211,12 +212,12 @@ class Workers:
                 continue
             if isinstance(event, NodePrepared):
                 prepared.set()
-            if 0 < event.sequence <= self.received.get(rank, 0):
+            if 0 < event.sequence <= self._received.get(rank, 0):
                 continue  # the journal has it
             if not isinstance(event, WorkerEnded):
                 self._hear(rank, event)
             if event.sequence:
-                self.received[rank] = event.sequence
+                self._received[rank] = event.sequence
                 channel.acknowledge(event.sequence, is_output=isinstance(event, Output))
 
 

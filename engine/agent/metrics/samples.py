@@ -53,7 +53,7 @@ class Samples:
     `record` writes an event to the journal: `gpus_idle` when GPUs of a node have become idle.
     """
 
-    def __init__(self, plan: LaunchPlan, folder: Path, record: Callable[[Event], None]) -> None:
+    def __init__(self, plan: LaunchPlan, folder: Path, record: Callable[[Event], object]) -> None:
         self._folder, self._record = folder, record
         self._run = {key: getattr(plan, key) for key in ("run_id", "name", "cluster")}
         self._run["nodes"] = [node.name for node in plan.nodes]

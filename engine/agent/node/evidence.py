@@ -14,10 +14,10 @@ import socket
 import struct
 import time
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from collections.abc import Iterator
 from pathlib import Path
 
 from engine.agent.journal.clock import time_of_day
-from engine.agent.journal.journal import Journal
 from engine.agent.journal.redaction import Redaction
 from engine.contract.events import Evidence
 from engine.contract.plan import NodePlan
@@ -74,13 +74,15 @@ def write(folder: Path, node: str, source: str, text: str) -> None:
         (place / f"{source}.txt").write_text(text, encoding="utf-8")
 
 
-def keep(journal: Journal, node: NodePlan, texts: dict[str, str], secrets: list[str]) -> None:
-    """Write the texts, by source, to the run's folder and to the journal, without the secrets."""
+def keep(
+    folder: Path, node: NodePlan, texts: dict[str, str], secrets: list[str]
+) -> Iterator[Evidence]:
+    """Write the texts, by source, to the run's folder, without the secrets; yield their events."""
     for source, seen in sorted(texts.items()):
         redaction = Redaction(secrets)  # `ps` prints the arguments of the job's processes
         text = redaction.feed(seen) + redaction.rest()
-        write(journal.folder, node.name, source, text)
-        journal.append(Evidence(node.rank, node.name, source, text))
+        write(folder, node.name, source, text)
+        yield Evidence(node.rank, node.name, source, text)
 
 
 def load() -> str:

@@ -137,8 +137,12 @@ class Notifier:
         self._pending.update(dict.fromkeys(keys, self._redacted(notice)))
         return keys
 
+    def _record(self, event: Event) -> None:
+        """Write an event about notifications, of which one may have a notice too."""
+        self.see(self._journal.append(event))
+
     def _report_end(self, at: float) -> None:
-        self._journal.append(LeaseEnding(at))
+        self._record(LeaseEnding(at))
 
     def _send(self, key: Key) -> None:
         task = asyncio.get_running_loop().create_task(self._deliver(key))
@@ -158,7 +162,7 @@ class Notifier:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)  # each has recorded its error
-        self._journal.append(NotificationsEnded())
+        self._record(NotificationsEnded())
 
     async def _deliver(self, key: Key) -> None:
         """Try until the notification is sent, or in vain; record which."""
@@ -181,7 +185,7 @@ class Notifier:
             traceback.print_exc()
             why = type(error).__name__
         self._pending.pop(key, None)
-        self._journal.append(Notified(number, place, notice.event, tries, self._redact(why)))
+        self._record(Notified(number, place, notice.event, tries, self._redact(why)))
 
     async def _try_in_turn(self, place: int, notice: Notice, number: int) -> Message:
         """Make a try; the first tries of a target are made in the order of the events."""
