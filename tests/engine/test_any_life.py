@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.agent.head.decisions import decide
 from engine.agent.head.queue import STARTED, Entries, Entry, runs_ahead, set_state, waiting_runs
-from engine.agent.head.retry import Attempt, GiveUp, WaitForNodes, next_step
+from engine.agent.head.retry import WaitForNodes, next_step
 from engine.agent.head.run_state import RunState
 from engine.agent.head.states import Start, Stop
 from engine.contract.events import (
@@ -133,8 +133,8 @@ class Life:
         assert not self.units
         self.resume()
         assert self.state.verdict == verdict
-        step = next_step(Attempt(self.number, verdict, self.known.attempt.lost), POLICY)
-        if isinstance(step, GiveUp):
+        step = next_step(self.number, verdict, self.known.attempt, POLICY)
+        if step is None:
             self.verdict = verdict
             self.add(FINISHED)
             return

@@ -14,16 +14,19 @@ from engine.agent.journal.journal_file import JOURNAL
 from engine.contract.events import (
     AttemptEnded,
     AttemptStarted,
+    NodeInterrupted,
     NodeReady,
     NodesLeftOut,
     RunFinished,
     RunStarted,
     WaitingForNodes,
+    to_line,
 )
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import Verdict
 from engine.record.result import ResultCollector
 from tests.engine.conftest import LocalCluster, make_plan, when
+from tests.engine.test_malformed_events import LinesFirst
 from tests.engine.test_resuming import Supervised
 
 COUNT = "echo attempt $GPUCTL_RESTART_COUNT; "
@@ -187,6 +190,24 @@ def test_a_node_that_does_not_come_back_fails_the_run(cluster: LocalCluster) -> 
     verdict = asyncio.run(scenario())
     assert (verdict.status, verdict.exit_code, verdict.first_failed_rank) == ("failed", 125, 1)
     assert verdict.reason.endswith("; node1 did not come back within 1 s")
+
+
+def test_a_node_that_aws_takes_back_does_not_count_as_back(cluster: LocalCluster) -> None:
+    """It still answers until AWS takes it."""
+    notice = to_line(NodeInterrupted(1, "terminate", "2026-11-20T22:31:05Z", time=1.0))
+    cluster.launcher = LinesFirst(cluster.folder, [notice])
+    cluster.launcher.back.add(1)
+
+    async def scenario() -> Verdict:
+        plan = planned(commands=(WAITS,), **retried(node_wait="1s"))
+        running = asyncio.ensure_future(cluster.supervisor(plan).run())
+        await lose(cluster, 1)
+        return await running
+
+    assert asyncio.run(scenario()).reason == (
+        "node1 was lost: AWS took its spot instance back (terminate at 2026-11-20T22:31:05Z);"
+        " node1 did not come back within 1 s"
+    )
 
 
 def test_a_run_goes_on_with_the_nodes_that_are_left_until_they_are_more(

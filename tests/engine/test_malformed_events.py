@@ -19,7 +19,7 @@ from tests.engine.bare_events import printed
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
 
 
-class Malformed(LocalLauncher):
+class LinesFirst(LocalLauncher):
     """Rank 1's worker sends these lines first."""
 
     def __init__(self, folder: Path, lines: list[str]) -> None:
@@ -32,9 +32,10 @@ class Malformed(LocalLauncher):
         worker = shlex.join([sys.executable, str(self._agent), "work", str(self.home(rank))])
         prints = shlex.join(["printf", r"%s\n", *self._lines])
         argv = ("bash", "-c", f"{prints}; exec {worker}")
-        return await asyncio.create_subprocess_exec(
+        self.processes[rank] = await asyncio.create_subprocess_exec(
             *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD
         )
+        return self.processes[rank]
 
 
 def warnings(cluster: LocalCluster) -> tuple[str, ...]:
@@ -61,7 +62,7 @@ def warnings(cluster: LocalCluster) -> tuple[str, ...]:
 def test_a_malformed_event_of_a_worker_is_one_warning_of_its_node(
     cluster: LocalCluster, event: dict[str, Any], why: str
 ) -> None:
-    cluster.launcher = Malformed(cluster.folder, 3 * [json.dumps(event)])
+    cluster.launcher = LinesFirst(cluster.folder, 3 * [json.dumps(event)])
     assert cluster.execute(make_plan(commands=("true",))).status == "done"
     kind = event["kind"]
     expected = f"node1 sent a malformed event `{kind}`, which is left out: {why}"
@@ -74,7 +75,7 @@ def test_words_of_a_login_and_events_of_a_newer_agent_are_no_warnings(
     cluster: LocalCluster,
 ) -> None:
     lines = ["Welcome!", '{"kind": "node_dreamt"}', '{"kind": 7}', "[7]", "[" * 50_000]
-    cluster.launcher = Malformed(cluster.folder, lines)
+    cluster.launcher = LinesFirst(cluster.folder, lines)
     assert cluster.execute(make_plan(commands=("true",))).status == "done"
     assert warnings(cluster) == ()
 

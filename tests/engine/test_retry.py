@@ -1,6 +1,6 @@
 """What follows on the end of an attempt, and the time limits of one: pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any
@@ -14,8 +14,6 @@ from engine.agent.head.limits import Limits
 from engine.agent.head.retry import (
     MOST_BACKOFF_S,
     Again,
-    Attempt,
-    GiveUp,
     WaitForNodes,
     next_step,
     replace_addresses,
@@ -25,6 +23,7 @@ from engine.contract.events import (
     AttemptStarted,
     Event,
     NodeGone,
+    NodeInterrupted,
     NodeLost,
     NodePrepared,
     NodeReady,
@@ -52,46 +51,58 @@ def policy(**fields: Any) -> RetryPlan:
     return RetryPlan(**{"attempts": 3, "on": ALL, "backoff_s": 5, "node_wait_s": 60, **fields})
 
 
+Step = Again | WaitForNodes | None
+
+
+def step_after(
+    number: int,
+    verdict: Verdict,
+    policy: RetryPlan | None,
+    lost: Collection[int] = (),
+    reclaimed: Collection[int] = (),
+) -> Step:
+    """What follows on an attempt on three nodes."""
+    notices = [NodeInterrupted(rank, "terminate", "soon") for rank in reclaimed]
+    state, _ = feed(make_state(3), *notices, *(NodeLost(rank, "silent") for rank in lost))
+    return next_step(number, verdict, state, policy)
+
+
 @pytest.mark.parametrize("cause", CAUSES)
 def test_only_failures_that_the_run_file_names_are_retried(cause: str) -> None:
-    attempt = Attempt(1, failed(cause))
-    assert next_step(attempt, policy(on=frozenset({cause}))) == Again(5)
-    assert next_step(attempt, policy(on=tuple(set(ALL) - {cause}))) == GiveUp()
-    assert next_step(attempt, None) == GiveUp()
+    assert step_after(1, failed(cause), policy(on=(cause,))) == Again(5)
+    assert step_after(1, failed(cause), policy(on=tuple(set(ALL) - {cause}))) is None
+    assert step_after(1, failed(cause), None) is None
 
 
 @pytest.mark.parametrize("status", ["done", "stopped"])
 def test_a_run_that_has_not_failed_is_over(status: Status) -> None:
-    attempt = Attempt(1, Verdict(status, 0, None, ""), frozenset({1}))
-    assert next_step(attempt, policy()) == GiveUp()
+    assert step_after(1, Verdict(status, 0, None, ""), policy(), lost={1}) is None
 
 
 def test_a_failure_without_a_cause_is_never_retried() -> None:
-    assert next_step(Attempt(1, failed(""), frozenset({1})), policy()) == GiveUp()
+    assert step_after(1, failed(""), policy(), lost={1}) is None
 
 
 def test_the_pause_doubles_up_to_a_limit() -> None:
     many = policy(attempts=100)
-    steps = [next_step(Attempt(number, failed("exit-code")), many) for number in range(1, 9)]
+    steps = [step_after(number, failed("exit-code"), many) for number in range(1, 9)]
     pauses = [step.seconds for step in steps if isinstance(step, Again)]
     assert pauses == [5, 10, 20, 40, 80, 160, MOST_BACKOFF_S, MOST_BACKOFF_S]
     long = policy(attempts=100, backoff_s=400)
-    assert next_step(Attempt(99, failed("exit-code")), long) == Again(400)
+    assert step_after(99, failed("exit-code"), long) == Again(400)
 
 
 def test_a_lost_node_counts_although_a_rank_failed_first() -> None:
-    attempt = Attempt(1, failed("exit-code"), lost=frozenset({2}))
-    only = policy(on=frozenset({"node-lost"}))
-    assert next_step(attempt, only) == WaitForNodes((2,), frozenset(), 60)
-    assert next_step(Attempt(1, failed("exit-code")), only) == GiveUp()
+    only = policy(on=("node-lost",))
+    assert step_after(1, failed("exit-code"), only, lost={2}) == WaitForNodes((2,), 60)
+    assert step_after(1, failed("exit-code"), only) is None
 
 
-def test_a_reclaimed_node_comes_back_only_as_another_machine() -> None:
-    attempt = Attempt(1, failed("exit-code"), reclaimed=frozenset({1}))
-    only = policy(on=frozenset({"preemption"}))
-    assert next_step(attempt, only) == WaitForNodes((1,), frozenset({1}), 60)
-    lost = Attempt(1, failed("preemption"), lost=frozenset({1}), reclaimed=frozenset({1}))
-    assert next_step(lost, policy(on=frozenset({"node-lost"}))) == GiveUp()
+def test_a_reclaimed_node_counts_as_reclaimed_and_not_as_lost() -> None:
+    only = policy(on=("preemption",))
+    assert step_after(1, failed("exit-code"), only, reclaimed={1}) == WaitForNodes((1,), 60)
+    lost = policy(on=("node-lost",))
+    assert step_after(1, failed("preemption"), lost, lost={1}, reclaimed={1}) is None
 
 
 @given(
@@ -102,8 +113,8 @@ def test_every_run_ends(most: int, failures: list[tuple[str, bool]]) -> None:
     ended = 0
     for cause, is_lost in failures:
         ended += 1
-        attempt = Attempt(ended, failed(cause), frozenset({1} if is_lost else ()))
-        if next_step(attempt, policy(attempts=most)) == GiveUp():
+        lost = {1} if is_lost else set()
+        if step_after(ended, failed(cause), policy(attempts=most), lost) is None:
             break
     assert ended <= most
     assert ended == most or failures[ended - 1][0] == ""
@@ -113,6 +124,7 @@ def test_every_run_ends(most: int, failures: list[tuple[str, bool]]) -> None:
 def test_any_order_of_events_ends_with_every_node_stopped(
     most: int, lives: list[list[Event]]
 ) -> None:
+    step: Step = None
     for number, events in enumerate(lives, start=1):
         state, actions = feed(make_state(3), *events)
         running = [rank for rank in range(3) if state.nodes[rank].phase != "gone"]
@@ -120,13 +132,12 @@ def test_any_order_of_events_ends_with_every_node_stopped(
         assert {node.phase for node in state.nodes} == {"gone"}
         assert (actions + more).count(Finish()) == 1
         assert state.verdict is not None
-        lost = frozenset(event.rank for event in events if isinstance(event, NodeLost))
-        step = next_step(Attempt(number, state.verdict, lost), policy(attempts=most))
-        if step == GiveUp():
+        step = next_step(number, state.verdict, state, policy(attempts=most))
+        if step is None:
             break
         assert state.verdict.status == "failed"
     assert number <= most
-    assert step == GiveUp()
+    assert step is None
 
 
 def test_new_addresses_are_everywhere_and_only_where_they_were() -> None:

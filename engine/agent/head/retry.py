@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from engine.agent.head.states import State
 from engine.contract.codec import map_texts
 from engine.contract.plan import LaunchPlan, RetryPlan
 from engine.contract.verdict import Verdict
@@ -18,70 +19,42 @@ MOST_BACKOFF_S = 300
 """The longest pause between two attempts, unless the run file's `backoff` is longer."""
 
 
-class Step:
-    """A step after the end of an attempt."""
-
-
 @dataclass(frozen=True)
-class GiveUp(Step):
-    """The verdict of the attempt is that of the run."""
-
-
-@dataclass(frozen=True)
-class Again(Step):
+class Again:
     """The next attempt starts in `seconds`."""
 
     seconds: int
 
 
 @dataclass(frozen=True)
-class WaitForNodes(Step):
-    """The next attempt starts when the nodes `ranks` are back, which may take `seconds`.
-
-    Those of them in `replaced` come back only as new machines.
-    """
+class WaitForNodes:
+    """The next attempt starts when the nodes `ranks` are back, which may take `seconds`."""
 
     ranks: tuple[int, ...]
-    replaced: frozenset[int]
     seconds: int
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """An attempt that has ended: its number from 1 on, its verdict, and the nodes that it lost.
+def next_step(
+    number: int, verdict: Verdict, attempt: State, policy: RetryPlan | None
+) -> Again | WaitForNodes | None:
+    """Return what follows on the attempt; None if its verdict is that of the run.
 
-    `reclaimed` are the nodes of which AWS has announced that it reclaims them.
+    `number` counts attempts from 1 on; `policy` is None if the run is not retried.
     """
-
-    number: int
-    verdict: Verdict
-    lost: frozenset[int] = frozenset()
-    reclaimed: frozenset[int] = frozenset()
-
-    @property
-    def causes(self) -> set[str]:
-        """Return the causes of the failure.
-
-        A rank that loses another one often fails before the supervisor knows that a node is lost,
-        so a lost node is another cause than that of the verdict.
-        """
-        more = {"node-lost"} if self.lost - self.reclaimed else set()
-        more |= {"preemption"} if self.reclaimed else set()
-        return {self.verdict.cause} | more
-
-
-def next_step(attempt: Attempt, policy: RetryPlan | None) -> Step:
-    """Return what follows on the end of the attempt; `policy` is None if the run is not retried."""
-    verdict = attempt.verdict
     if policy is None or verdict.status != "failed" or not verdict.cause:
-        return GiveUp()
-    if attempt.number >= policy.attempts or attempt.causes.isdisjoint(policy.on):
-        return GiveUp()
+        return None
+    # A rank that loses another one often fails before the supervisor knows that a node is lost, so
+    # a lost node is another cause than that of the verdict.
+    causes = {verdict.cause}
+    causes |= {"node-lost"} if attempt.lost - attempt.reclaimed else set()
+    causes |= {"preemption"} if attempt.reclaimed else set()
+    if number >= policy.attempts or causes.isdisjoint(policy.on):
+        return None
     missing = attempt.lost | attempt.reclaimed
     if missing:
-        return WaitForNodes(tuple(sorted(missing)), attempt.reclaimed, policy.node_wait_s)
+        return WaitForNodes(tuple(sorted(missing)), policy.node_wait_s)
     longest = max(policy.backoff_s, MOST_BACKOFF_S)
-    return Again(min(policy.backoff_s << min(attempt.number - 1, 30), longest))
+    return Again(min(policy.backoff_s << min(number - 1, 30), longest))
 
 
 def replace_addresses(plan: LaunchPlan, addresses: Mapping[str, str]) -> LaunchPlan:

@@ -10,7 +10,7 @@ from typing import cast
 from engine.agent.head.queue_wait import run_nodes
 from engine.agent.head.recorder import Recorder
 from engine.agent.head.resizing import plan_on
-from engine.agent.head.retry import Again, Attempt, GiveUp, WaitForNodes, next_step
+from engine.agent.head.retry import Again, WaitForNodes, next_step
 from engine.agent.journal.journal import E
 from engine.agent.link.launcher import Launcher
 from engine.contract.events import (
@@ -34,9 +34,9 @@ async def wait_for_next_attempt(
     supervisor has recorded about this time is not recorded again.
     """
     state = recorder.state
-    last, policy = state.attempt, state.whole.retry
-    step = next_step(Attempt(state.number, verdict, last.lost, last.reclaimed), policy)
-    if isinstance(step, GiveUp):
+    policy = state.whole.retry
+    step = next_step(state.number, verdict, state.attempt, policy)
+    if step is None:
         return _with_number(verdict, state.number)
     pause_s = step.seconds if isinstance(step, Again) else 0
     over = _record_once(

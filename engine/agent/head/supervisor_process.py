@@ -13,6 +13,7 @@ from pathlib import Path
 from engine.agent.head.queue import Queue
 from engine.agent.head.run_state import journal_events
 from engine.agent.head.supervisor import Supervisor
+from engine.agent.head.supervisor_unit import unit_name
 from engine.agent.journal.journal import Journal
 from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.journal.run_folders import remove_old_runs
@@ -83,8 +84,6 @@ def is_being_restarted(folder: Path) -> bool:
     A restart is one job of systemd from the stop on (systemctl(1), list-jobs). In a shutdown the
     jobs are of the type `stop`.
     """
-    from engine.agent.head.supervisor_unit import unit_name
-
     try:
         jobs = subprocess.run(
             ["systemctl", "list-jobs", "--no-legend", "--plain"],
