@@ -140,12 +140,6 @@ def check_new_machines(
     if has_cluster_key(folder(name, target)):
         return None
     public = known_record(name, target).resolved.nodes_public_key
-    if not public:
-        raise InputError(
-            f"cluster {name} would get new machines, which only gpuctl's own key of it opens, and"
-            " that key is not on this machine",
-            "run this command on the machine that created the cluster",
-        )
     if BASTION in ending and not any(key in entrance.split() for key in users_public_keys()):
         raise InputError(
             f"cluster {name} would get a new bastion, which accepts none of your ssh keys",
@@ -280,7 +274,7 @@ def _keys(text: str, known: Iterable[Grant], hint: str) -> tuple[PublicKey, ...]
 def _own_keys(record: ClusterRecord, target: Target) -> dict[str, PublicKey]:
     """Return gpuctl's own keys of the cluster, the nodes' one too, by type and base64 text."""
     resolved = record.resolved
-    lines = [key for key in (resolved.public_key, resolved.nodes_public_key) if key]
+    lines = [resolved.public_key, resolved.nodes_public_key]
     for path in folder(record.name, target).glob("*_ed25519.pub"):
         lines.append(path.read_text(encoding="utf-8"))
     return {key.key: key for key in map(_trusted, lines)}

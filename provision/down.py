@@ -52,8 +52,8 @@ AWS promises no time, and advises to ask from seconds to five minutes later
 class Teardown:
     """The report of a removal: the removed resources, the cluster's age and its cost.
 
-    `cost_usd` is None if a price is not known. `id` is the cluster's, empty if an early gpuctl
-    created it. `warnings` are about records that could not be written or removed.
+    `cost_usd` is None if a price is not known. `id` is the cluster's, empty if somebody has removed
+    its tag. `warnings` are about records that could not be written or removed.
     """
 
     name: str

@@ -23,7 +23,7 @@ from provision.costs.cost import hourly_usd
 from provision.machines import BASTION, Answers, machine_names, on_all, raise_failures
 from provision.records.cluster_lock import cluster_lock
 from provision.records.record import ClusterRecord, Lease, load_inventory, read, write
-from provision.setup.lease.units import BASTIONS_LEFT, SECONDS_LEFT, request_end, set_end
+from provision.setup.lease.units import SECONDS_LEFT, request_end, set_end
 
 LONGEST_S = 366 * 86400
 
@@ -114,7 +114,7 @@ def join(inventory: Inventory, new: Collection[str], record: ClusterRecord, targ
 async def _join(inventory: Inventory, new: Collection[str]) -> int:
     """Let the machines `new` end with the last one of the others; return the seconds until then."""
     async with connect(inventory) as connections:
-        asked = await on_all(connections, inventory, SECONDS_LEFT, BASTIONS_LEFT)
+        asked = await on_all(connections, inventory, SECONDS_LEFT, SECONDS_LEFT)
         left = _seconds_left({name: one for name, one in asked.items() if name not in new})
         nodes = tuple(node for node in inventory.nodes if node.name in new)
         joining = inventory.model_copy(update={"nodes": nodes, "bastion": None})
@@ -128,7 +128,7 @@ async def _move(
 ) -> datetime:
     """Let all machines end `seconds` later than the last one would; return when that is."""
     async with connect(inventory) as connections:
-        asked = await on_all(connections, inventory, SECONDS_LEFT, BASTIONS_LEFT)
+        asked = await on_all(connections, inventory, SECONDS_LEFT, SECONDS_LEFT)
         after = max(_seconds_left(asked)) + seconds
         if after > LONGEST_S:
             days = after // 86400

@@ -110,17 +110,16 @@ class Resolved(Value):
 
     `interfaces` is one node's launch layout, primary first. `user_data` and `bastion_user_data` are
     cloud-init documents in clear text without secrets. `public_key` is the OpenSSH public key of
-    the cluster's client key, `nodes_public_key` that of its nodes; it is empty for a cluster of an
-    early gpuctl. `ssh_from` is a CIDR. `tags` are the user's and gpuctl's:
-    `gpuctl:cluster` = name, `gpuctl:id` and `gpuctl:owner` are on everything. `zones` are the zones
-    that may take the cluster, `zone` first; an existing cluster has one. `reservation` is the
-    capacity into which the nodes are launched. `existing_network` has a subnet in each of `zones`;
-    it is None for a network made for the cluster. `boundary` is the ARN of the permissions boundary
-    of the nodes' role, empty for none. `sent` is the nodes' user data as EC2 has it, in base64;
-    empty if nobody has asked yet. `price_source` is the source of the nodes' price, `warnings` are
-    the questions that AWS did not answer. `foreign_tags` are the tags that others added to
-    resources, by the resource and its property: `aws:ec2/vpc:Vpc demo tags`. `former_tags` are keys
-    of an earlier file that resources may still have.
+    the cluster's client key, `nodes_public_key` that of its nodes. `ssh_from` is a CIDR. `tags` are
+    the user's and gpuctl's: `gpuctl:cluster` = name, `gpuctl:id` and `gpuctl:owner` are on
+    everything. `zones` are the zones that may take the cluster, `zone` first; an existing cluster
+    has one. `reservation` is the capacity into which the nodes are launched. `existing_network` has
+    a subnet in each of `zones`; it is None for a network made for the cluster. `boundary` is the
+    ARN of the permissions boundary of the nodes' role, empty for none. `sent` is the nodes' user
+    data as EC2 has it, in base64; empty if nobody has asked yet. `price_source` is the source of
+    the nodes' price, `warnings` are the questions that AWS did not answer. `foreign_tags` are the
+    tags that others added to resources, by the resource and its property: `aws:ec2/vpc:Vpc demo
+    tags`. `former_tags` are keys of an earlier file that resources may still have.
     """
 
     cluster: Cluster
@@ -139,7 +138,7 @@ class Resolved(Value):
     nat_price_usd_h: float
     ssh_from: str
     public_key: str
-    nodes_public_key: str = ""
+    nodes_public_key: str
     user_data: str
     bastion_user_data: str
     boundary: str = ""
@@ -152,7 +151,7 @@ class Resolved(Value):
 
     @property
     def id(self) -> str:
-        """The cluster's id; empty for a cluster that an early version of gpuctl made."""
+        """The cluster's id; empty if its tags have none."""
         return self.tags.get(ID_TAG, "")
 
     @property

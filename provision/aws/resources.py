@@ -114,7 +114,7 @@ ALIVE = frozenset({"pending", "running"})
 class Resource:
     """A resource with a cluster's tag. `attributes` is AWS's whole description of it.
 
-    `cluster_id` and `owner` are empty if an early gpuctl created it.
+    `cluster_id` and `owner` are empty if somebody has removed these tags.
     """
 
     kind: str

@@ -259,9 +259,7 @@ def _await_group(ec2: "EC2Client", resolved: Resolved) -> str:
 
 def _group(ec2: "EC2Client", resolved: Resolved) -> str | None:
     """Return the ARN of the cluster's placement group, or None if it has none."""
-    tags = {CLUSTER_TAG: resolved.cluster.name}
-    if resolved.id:  # a cluster of an early gpuctl has no id
-        tags[ID_TAG] = resolved.id
+    tags = {name: resolved.tags[name] for name in (CLUSTER_TAG, ID_TAG) if name in resolved.tags}
     with aws_errors():
         groups = ec2.describe_placement_groups(
             Filters=[{"Name": f"tag:{tag}", "Values": [value]} for tag, value in tags.items()]

@@ -133,6 +133,7 @@ def _draft(
         # An existing role keeps its boundary: without iam:GetPolicy it is not known.
         boundary=answers.boundary or (before.boundary if before else ""),
         public_key="",
+        nodes_public_key="",
         user_data="",
         bastion_user_data="",
         tags={
@@ -315,8 +316,6 @@ def _identity_tags(before: Resolved | None, owner: str) -> dict[str, str]:
     """Return the tags for the cluster's id and owner; a cluster that exists keeps its own."""
     if before is None:
         return {ID_TAG: random.token_hex(4), OWNER_TAG: owner}
-    # A cluster of an early gpuctl gets no such tags: a change of its template's tags would replace
-    # every node.
     return {name: before.tags[name] for name in (ID_TAG, OWNER_TAG) if name in before.tags}
 
 

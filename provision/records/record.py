@@ -4,7 +4,6 @@ It is written before the first resource is created and removed after the last on
 client dies in between, `gpuctl status` still finds the cluster and `gpuctl down` removes it.
 """
 
-import json
 import shutil
 from collections.abc import Iterable
 from dataclasses import replace
@@ -69,7 +68,7 @@ class ClusterRecord(Value):
 
     @property
     def id(self) -> str:
-        """The cluster's id; empty if an early gpuctl created it."""
+        """The cluster's id."""
         return self.resolved.id
 
     def now(self, status: Status, problem: str = "") -> "ClusterRecord":
@@ -140,7 +139,7 @@ def read(name: str, target: Target) -> ClusterRecord | None:
     shared.pull(name, target, (shared.RECORD,))
     path = folder(name, target) / shared.RECORD
     try:
-        record = ClusterRecord.model_validate_json(_upgrade(path.read_bytes()))
+        record = ClusterRecord.model_validate_json(path.read_bytes())
         if not record.name == record.resolved.cluster.name == name:
             raise ValueError(f"it is of cluster {record.name}")  # noqa: TRY301
         return record  # noqa: TRY300
@@ -181,22 +180,6 @@ def last_known(name: str, target: Target) -> ClusterRecord | None:
         if isinstance(error.__cause__, OSError):
             return None
         raise
-
-
-def _upgrade(text: bytes) -> bytes:
-    """Convert a record of an earlier gpuctl to the current field names.
-
-    `software.setup` is now `setup.commands`, `storage.root_gib` is now `storage.root.gib`.
-    """
-    if b'"setup":' not in text and b'"root_gib":' not in text:
-        return text
-    record = json.loads(text)
-    cluster = record["resolved"]["cluster"]
-    if "setup" in cluster.get("software", {}):
-        cluster["setup"] = {"commands": cluster["software"].pop("setup")}
-    if "root_gib" in cluster.get("storage", {}):
-        cluster["storage"] = {"root": {"gib": cluster["storage"]["root_gib"]}}
-    return json.dumps(record).encode()
 
 
 def records(target: Target) -> tuple[ClusterRecord, ...]:

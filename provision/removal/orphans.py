@@ -20,7 +20,7 @@ YOUNG = timedelta(hours=1)
 """`up` takes at most 45 minutes once it has capacity. What is older is not being created."""
 
 UNKNOWN = "unknown"
-"""The owner of what an early gpuctl created, which wrote no tag for it."""
+"""The owner of what has no tag with its owner."""
 
 
 @dataclass(frozen=True)

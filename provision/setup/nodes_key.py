@@ -47,10 +47,9 @@ def ensure_nodes_key(folder: Path, cluster: str) -> NodesKey:
 def nodes_key(inventory: Inventory, public: str) -> NodesKey:
     """Return the key of the cluster's nodes; on a colleague's machine, one of the nodes gives it.
 
-    `public` is the key in the nodes' user data, empty for nodes of an early gpuctl: a colleague's
-    machine then makes a key. Raises InputError if no node gives the key.
+    `public` is the key in the nodes' user data. Raises InputError if no node gives the key.
     """
-    if has_cluster_key(inventory.folder) or not public:
+    if has_cluster_key(inventory.folder):
         return ensure_nodes_key(inventory.folder, inventory.cluster)
     return asyncio.run(_read(inventory, public))
 

@@ -227,19 +227,6 @@ def test_what_is_no_key_is_refused_before_any_machine_is_asked(
     assert (machines.scripts, grants(remembered)) == ([], [])
 
 
-def test_new_machines_are_refused_without_gpuctls_own_key(
-    machines: Machines, remembered: Target
-) -> None:
-    from provision.healing import replace
-
-    with pytest.raises(InputError) as refused:
-        replace("demo", [], remembered, lambda _: None)
-    assert str(refused.value) == (
-        "cluster demo would get new machines, which only gpuctl's own key of it opens, and that key"
-        " is not on this machine; run this command on the machine that created the cluster"
-    )
-
-
 def test_a_colleague_makes_the_bastion_anew_and_not_all_nodes(
     machines: Machines, remembered: Target
 ) -> None:

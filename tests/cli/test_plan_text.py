@@ -45,6 +45,7 @@ def resolved(nodes: int, interfaces: tuple[Interface, ...]) -> Resolved:
         nat_price_usd_h=0.045,
         ssh_from="198.51.100.7/32",
         public_key="",
+        nodes_public_key="",
         user_data="",
         bastion_user_data="",
         tags={},

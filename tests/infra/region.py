@@ -285,6 +285,7 @@ def resolved(target: Target, **changes: Any) -> Resolved:
         nat_price_usd_h=0.045,
         ssh_from="198.18.255.1/32",
         public_key=PUBLIC_KEY,
+        nodes_public_key=PUBLIC_KEY,
         user_data="#cloud-config\n# node\n",
         bastion_user_data="#cloud-config\n# bastion\n",
         tags={"gpuctl:cluster": "demo", **cluster.tags},

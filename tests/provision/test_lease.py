@@ -21,7 +21,6 @@ from provision.setup.cloud_init import bastion_user_data, node_user_data
 from provision.setup.lease import idle_watch
 from provision.setup.lease.idle_watch import Idleness, Question, gpus_work, has_login, peers
 from provision.setup.lease.units import (
-    BASTIONS_LEFT,
     EXTENSION_OF_BASTION,
     SECONDS_LEFT,
     list_nodes,
@@ -38,7 +37,6 @@ HOURS = st.integers(0, 10_000)
 SCRIPTS = {
     "set_end": set_end(60),
     "seconds_left": SECONDS_LEFT,
-    "bastions_left": BASTIONS_LEFT,
     "request_end": request_end(60),
     "list_nodes": list_nodes(["10.0.0.1", "10.0.0.2"]),
     "extend": EXTENSION_OF_BASTION["/usr/local/lib/gpuctl/extend"],

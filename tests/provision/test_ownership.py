@@ -164,7 +164,6 @@ def test_the_id_is_made_once(tmp_path: Path) -> None:
     assert _identity_tags(None, "arn")["gpuctl:id"] != first["gpuctl:id"]
     before = a_record().resolved.model_copy(update={"tags": first})
     assert _identity_tags(before, BEN) == first
-    assert _identity_tags(a_record().resolved, BEN) == {}  # an early gpuctl made it
     assert owner_tag(ann, replace(target, owner="team,a")) == "team_a"
 
 
@@ -172,10 +171,10 @@ def test_a_claim_lies_in_the_clusters_own_group(empty_region: Target) -> None:
     ec2 = client(empty_region, "ec2")
     tags: Any = {"gpuctl:cluster": "demo"}
     arns = {}
-    for cluster_id in ("", "aaaa"):
-        marks = {**tags, "gpuctl:id": cluster_id} if cluster_id else tags
+    for cluster_id in ("cccc", "aaaa"):
+        marks = {**tags, "gpuctl:id": cluster_id}
         made = ec2.create_placement_group(
-            GroupName=f"gpuctl-{cluster_id or 'early'}",
+            GroupName=f"gpuctl-{cluster_id}",
             Strategy="cluster",
             TagSpecifications=[
                 {

@@ -20,7 +20,6 @@ from provision.preflight.preflight import resolve
 from provision.preflight.replacements import OlderSettings
 from provision.records import record
 from provision.setup.cloud_init import bastion_user_data, node_user_data
-from provision.setup.software.gpu_hardware import hardware
 from provision.up import plan
 from tests.infra.region import Region, client
 
@@ -119,18 +118,6 @@ def test_without_permission_to_ask_for_the_template_the_plan_warns(
         " (UnauthorizedOperation: allow ec2:DescribeLaunchTemplates and"
         " ec2:DescribeLaunchTemplateVersions)",
     )
-
-
-def test_nodes_of_an_early_gpuctl_get_the_key_of_the_nodes_only_on_request(target: Target) -> None:
-    now = resolve(cluster(), target)
-    assert now.nodes_public_key
-    early = node_user_data(now.cluster, hardware(now.instance_type, now.interfaces), now.public_key)
-    was = now.model_copy(update={"nodes_public_key": "", "user_data": early})
-    remember(was, target)
-    again = resolve(cluster(), target)
-    assert (again.nodes_public_key, again.user_data) == ("", early)
-    anew = resolve(cluster(), target, refresh=True)
-    assert (anew.nodes_public_key, anew.user_data) == (now.nodes_public_key, now.user_data)
 
 
 def test_a_colleague_without_the_private_key_plans_with_that_of_the_record(target: Target) -> None:

@@ -57,6 +57,7 @@ def a_record(name: str = "demo") -> record.ClusterRecord:
         nat_price_usd_h=0.045,
         ssh_from="198.18.255.1/32",
         public_key="ssh-ed25519 AAAA",
+        nodes_public_key="ssh-ed25519 BBBB",
         user_data="#cloud-config\n",
         bastion_user_data="#cloud-config\n",
         tags={"gpuctl:cluster": name},
@@ -72,25 +73,6 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "clusters/demo").iterdir()] == ["cluster.json"]
     record.forget("demo", target(tmp_path))
     assert record.read("demo", target(tmp_path)) is None
-
-
-def test_a_record_of_the_first_release_is_read(tmp_path: Path) -> None:
-    """Its `software.setup` is today's `setup.commands`; what it did not know has its default."""
-    folder = tmp_path / "clusters/demo"
-    folder.mkdir(parents=True)
-    (folder / "cluster.json").write_bytes((CASES / "record-0.1.json").read_bytes())
-    read = record.read("demo", target(tmp_path))
-    assert read is not None
-    assert (read.status, read.created) == ("ready", CREATED)
-    cluster = read.resolved.cluster
-    assert cluster.setup.commands == ("apt-get install -y htop", "echo ready")
-    assert cluster.capacity.zones == ("us-east-1a",)
-    assert (cluster.storage.root.gib, cluster.storage.shared) == (150, None)
-    assert cluster.lifetime is not None
-    assert cluster.lifetime.max == 8 * 3600
-    assert (cluster.network.access, read.resolved.reservation) == ("bastion", None)
-    record.write(read, target(tmp_path))
-    assert record.read("demo", target(tmp_path)) == read
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:

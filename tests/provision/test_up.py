@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 import provision.up
-from config.errors import InputError
 from config.progress import silent
 from config.target import Target
 from infra.fleet import Fleet
@@ -56,21 +55,6 @@ def test_a_run_can_be_stopped_while_nodes_are_added(
     assert seen == [stays]
     assert len(record.load_inventory("demo", target).nodes) == 2
     assert "Host demo-node1\n" in hosts.read_text(), "the user's ssh settings follow"
-
-
-@pytest.mark.parametrize("op", ["create", "replace"])
-def test_new_machines_are_refused_where_gpuctls_own_key_is_not(tmp_path: Path, op: Op) -> None:
-    target = Target("test", "us-east-1", tmp_path, environment=CREDENTIALS)
-    before = a_record().now("ready")
-    record.write(before, target)
-    plan = Plan((Change("same", NODE, "node0"), Change(op, NODE, "node1")))
-    with pytest.raises(InputError) as refused:
-        up(FleetPlan(before.resolved, plan, None), target, silent)
-    assert str(refused.value) == (
-        "cluster demo would get new machines, which only gpuctl's own key of it opens, and that key"
-        " is not on this machine; run this command on the machine that created the cluster"
-    )
-    assert record.read("demo", target) == before
 
 
 def test_the_key_that_a_node_gave_is_not_asked_for_again(

@@ -86,15 +86,6 @@ def list_nodes(addresses: Iterable[str]) -> str:
     return f"printf '%s\\n' {' '.join(addresses)} > {NODES}.new && mv {NODES}.new {NODES}"
 
 
-BASTIONS_LEFT = f"""\
-if [ ! -e /etc/systemd/system/{LISTENER} ]; then
-    echo 'an earlier gpuctl launched it; gpuctl up FILE --refresh renews it' >&2
-    exit 1
-fi
-{SECONDS_LEFT}"""
-"""As SECONDS_LEFT, for the bastion; fails if the bastion's end cannot be moved."""
-
-
 def request_end(seconds: int) -> str:
     """Return the script with which the bastion's user lets it power off in `seconds`."""
     return f"""\
