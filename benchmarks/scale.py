@@ -171,8 +171,22 @@ def _measure(folder: Path, nodes: int, journal_mib: float, to: Connection) -> Fi
     assert second.wait() == 0
     filled = (watch.size - before) / 2**20
     return Figures(
-        *(nodes, launch, size, cpu, filled, fill_events, size_filled, client, client_size),
-        *(replay, recorded / replay, resumed, lost, ended, restart, silent),
+        nodes,
+        launch,
+        size,
+        cpu,
+        filled,
+        fill_events,
+        size_filled,
+        client,
+        client_size,
+        replay,
+        recorded / replay,
+        resumed,
+        lost,
+        ended,
+        restart,
+        silent,
     )
 
 

@@ -94,7 +94,9 @@ def _lines(entries: "Sequence[RunRecord]", places: dict[str, int], out: "Output"
         return
     rows = (
         (
-            *(entry.run_id, entry.cluster, str(entry.nodes)),
+            entry.run_id,
+            entry.cluster,
+            str(entry.nodes),
             " ".join(str(part) for part in _status(entry, places) if part is not None),
             str(entry.attempts),
             "" if entry.exit_code is None else str(entry.exit_code),

@@ -100,7 +100,9 @@ def _facts(report: Report) -> dict[str, str]:
         facts["Image"] = escape(setting.image)
         facts["Type of run"] = escape(setting.type)
     for name, field in (
-        *(("nccl-tests", "nccl_tests"), ("NCCL", "nccl"), ("Network plugin", "plugin")),
+        ("nccl-tests", "nccl_tests"),
+        ("NCCL", "nccl"),
+        ("Network plugin", "plugin"),
         ("CUDA driver", "driver"),
     ):
         facts[name] = escape(_each(str(getattr(table.facts, field)) for table in tables))
@@ -178,7 +180,9 @@ def _figures(report: Report, table: Table, is_one_of_many: bool) -> str:
     facts = table.facts
     rows = [
         (
-            *(str(row.size), row.dtype, row.redop or ""),
+            str(row.size),
+            row.dtype,
+            row.redop or "",
             *_half(row.out_of_place, facts.is_checked),
             *_half(row.in_place, facts.is_checked),
         )

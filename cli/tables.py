@@ -134,7 +134,25 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\0", "\uff1d", "\uff0b", "\uf
 
 
 _COLUMNS = (
-    *("run", "table", "node", "collective", "nccl_tests", "nccl", "plugin", "driver"),
-    *("ranks", "hosts", "size", "count", "dtype", "redop", "root", "half"),
-    *("time_us", "algbw", "busbw", "wrong", "error"),
+    "run",
+    "table",
+    "node",
+    "collective",
+    "nccl_tests",
+    "nccl",
+    "plugin",
+    "driver",
+    "ranks",
+    "hosts",
+    "size",
+    "count",
+    "dtype",
+    "redop",
+    "root",
+    "half",
+    "time_us",
+    "algbw",
+    "busbw",
+    "wrong",
+    "error",
 )

@@ -224,8 +224,18 @@ def record_table(
         return "-" if amount is None else size(round(amount))
 
     head = (
-        *("node", "cores used", "memory peak", "disk", "network", "EFA", "GPU used"),
-        *("GPU memory peak", "power", "hottest", "ECC errors", "GPU hours idle"),
+        "node",
+        "cores used",
+        "memory peak",
+        "disk",
+        "network",
+        "EFA",
+        "GPU used",
+        "GPU memory peak",
+        "power",
+        "hottest",
+        "ECC errors",
+        "GPU hours idle",
     )
     rows = []
     for one in nodes:

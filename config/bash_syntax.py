@@ -21,8 +21,23 @@ _OPEN_QUOTE = re.compile(r"unexpected EOF while looking for matching `(.)'")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+ -]*")
 _RESERVED = frozenset(
     (
-        *("case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if"),
-        *("in", "select", "then", "time", "until", "while"),
+        "case",
+        "coproc",
+        "do",
+        "done",
+        "elif",
+        "else",
+        "esac",
+        "fi",
+        "for",
+        "function",
+        "if",
+        "in",
+        "select",
+        "then",
+        "time",
+        "until",
+        "while",
     )
 )
 _NOT_BASH = "correct it: `bash -n FILE` checks a file with these lines"

@@ -58,9 +58,16 @@ def codes_reference() -> str:
     rules = [f"| `{code}` | {c.reason} | {c.remedy} |" for code, c in CODES.items() if c.reason]
     return "\n".join(
         [
-            *("| code | meaning | for example |", "| --- | --- | --- |", *rows, ""),
-            *("## Rules of run files", "", "| code | reason | what to do |", "| --- | --- | --- |"),
-            *(*rules, ""),
+            "| code | meaning | for example |",
+            "| --- | --- | --- |",
+            *rows,
+            "",
+            "## Rules of run files",
+            "",
+            "| code | reason | what to do |",
+            "| --- | --- | --- |",
+            *rules,
+            "",
         ]
     )
 

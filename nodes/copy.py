@@ -149,7 +149,7 @@ async def _converse(
 
 async def _pack(source: Path, talk: Conversation) -> None:
     pack = await asyncio.create_subprocess_exec(
-        *("bash", "-c", _PACK, "bash", str(source)), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+        "bash", "-c", _PACK, "bash", str(source), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
     )
     assert pack.stdout is not None
     assert pack.stderr is not None

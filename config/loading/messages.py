@@ -25,9 +25,14 @@ from config.yaml.marked_yaml import Document
 
 _KEY = "[key]"  # pydantic puts it after the key in `loc` if the key itself is wrong
 _BRANCHES = (
-    *(TEXT_TAG, SECRET_TAG, run_file.REFERENCE_TAG, run_file.GATES_TAG),
-    *(elastic.COUNT_TAG, elastic.RANGE_TAG),
-    *(container_fields.WRITTEN_TAG, container_fields.NAMED_TAG),
+    TEXT_TAG,
+    SECRET_TAG,
+    run_file.REFERENCE_TAG,
+    run_file.GATES_TAG,
+    elastic.COUNT_TAG,
+    elastic.RANGE_TAG,
+    container_fields.WRITTEN_TAG,
+    container_fields.NAMED_TAG,
 )
 _FORMS = cluster_file.FORMS | run_file.FORMS
 

@@ -17,8 +17,13 @@ from config.run.env import SECRET_TAG, TEXT_TAG, Env, Secret
 
 NotifyEvent = Literal["start", "retry", "waiting", "interruption", "lease", "failure", "end"]
 EVENTS: tuple[NotifyEvent, ...] = (
-    *("start", "retry", "waiting", "interruption", "lease"),
-    *("failure", "end"),
+    "start",
+    "retry",
+    "waiting",
+    "interruption",
+    "lease",
+    "failure",
+    "end",
 )
 MOST_TARGETS = 10
 HEADER = "[A-Za-z0-9-]{1,64}"

@@ -306,7 +306,8 @@ class _Construction:
             if name in data:
                 line = key.start_mark.line + 1
                 self.complain(
-                    *(key, "E003"),
+                    key,
+                    "E003",
                     f"{quote(name)} is given twice, on lines {lines[name]} and {line}",
                     "keep one of them",
                 )

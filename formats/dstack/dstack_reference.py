@@ -10,8 +10,21 @@ def dstack_reference() -> str:
     types = [f"| `{name}` | {instead} |" for name, instead in TYPES.items()]
     return "\n".join(
         [
-            *("## Every key", "", "| gpuctl | |", "| --- | --- |", *answers, ""),
-            *("| key | gpuctl | how, or why not |", "| --- | --- | --- |", *keys, ""),
-            *("## Other types", "", "| `type` | instead |", "| --- | --- |", *types, ""),
+            "## Every key",
+            "",
+            "| gpuctl | |",
+            "| --- | --- |",
+            *answers,
+            "",
+            "| key | gpuctl | how, or why not |",
+            "| --- | --- | --- |",
+            *keys,
+            "",
+            "## Other types",
+            "",
+            "| `type` | instead |",
+            "| --- | --- |",
+            *types,
+            "",
         ]
     )

@@ -21,14 +21,25 @@ from formats.kubernetes.pod import container_of_pod
 _LAUNCHER = ("spec", "mpiReplicaSpecs", "Launcher")
 _WORKER = ("spec", "mpiReplicaSpecs", "Worker")
 _KNOWN = {
-    *("slotsPerWorker", "runLauncherAsWorker", "mpiImplementation", "mpiReplicaSpecs", "runPolicy"),
+    "slotsPerWorker",
+    "runLauncherAsWorker",
+    "mpiImplementation",
+    "mpiReplicaSpecs",
+    "runPolicy",
     # gpuctl needs no keys, and the launcher always waits until the workers are ready.
-    *("sshAuthMountPath", "launcherCreationPolicy", "cleanPodPolicy"),
+    "sshAuthMountPath",
+    "launcherCreationPolicy",
+    "cleanPodPolicy",
 }
 _POLICY_KNOWN = {
     # A run starts whole or not at all, and leaves nothing behind.
-    *("activeDeadlineSeconds", "backoffLimit", "cleanPodPolicy", "managedBy", "schedulingPolicy"),
-    *("suspend", "ttlSecondsAfterFinished"),
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "cleanPodPolicy",
+    "managedBy",
+    "schedulingPolicy",
+    "suspend",
+    "ttlSecondsAfterFinished",
 }
 
 

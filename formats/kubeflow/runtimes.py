@@ -72,7 +72,9 @@ _OF_KUBEFLOW = {
     ),
 }
 _WITH_INITIALIZERS = (
-    *("torch-distributed-with-cache", "torchtune-llama3.2-1b", "torchtune-llama3.2-3b"),
+    "torch-distributed-with-cache",
+    "torchtune-llama3.2-1b",
+    "torchtune-llama3.2-3b",
     "torchtune-qwen2.5-1.5b",
 )
 """Kubeflow's own runtimes whose initializers load data or a model before the job."""

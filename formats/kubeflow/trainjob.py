@@ -21,8 +21,16 @@ _TRAINER = ("spec", "trainer")
 _NODES = (*_TRAINER, "numNodes")
 _PROCESSES = (*_TRAINER, "numProcPerNode")
 _KNOWN = {
-    *("runtimeRef", "trainer", "activeDeadlineSeconds", "labels", "annotations", "managedBy"),
-    *("suspend", "initializer", "datasetConfig", "modelConfig"),
+    "runtimeRef",
+    "trainer",
+    "activeDeadlineSeconds",
+    "labels",
+    "annotations",
+    "managedBy",
+    "suspend",
+    "initializer",
+    "datasetConfig",
+    "modelConfig",
 }
 _TRAINER_KNOWN = {"image", "command", "args", "env", "numNodes", "numProcPerNode"}
 _COUNTED = ("mpi", "torch", "xgboost")  # for which `resourcesPerNode` sets the number of ranks

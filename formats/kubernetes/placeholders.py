@@ -28,8 +28,14 @@ _SHELL = re.compile(r"(.*/)?(ba|da|k|z|a)?sh|-[a-z]*c")
 # not among them: `gpuctl up --for` chooses a type by them (requirements.py).
 _IGNORED = frozenset(
     (
-        *("imagePullSecrets", "nodeName", "resourceClaims", "securityContext", "tolerations"),
-        *("topologySpreadConstraints", "volumeMounts", "volumes"),
+        "imagePullSecrets",
+        "nodeName",
+        "resourceClaims",
+        "securityContext",
+        "tolerations",
+        "topologySpreadConstraints",
+        "volumeMounts",
+        "volumes",
     )
 )
 # Read by `gpuctl up --for` alone: filled in from the environment, and no mistake without a value.

@@ -18,9 +18,16 @@ from formats.kubernetes.pod import check_init_containers, container_of_pod
 
 _TASKS = ("spec", "tasks")
 _KNOWN = {
-    *("tasks", "plugins", "maxRetry", "policies"),
+    "tasks",
+    "plugins",
+    "maxRetry",
+    "policies",
     # The cluster has all its nodes before a run starts, and a run leaves nothing behind.
-    *("minAvailable", "minSuccess", "schedulerName", "queue", "ttlSecondsAfterFinished"),
+    "minAvailable",
+    "minSuccess",
+    "schedulerName",
+    "queue",
+    "ttlSecondsAfterFinished",
 }
 _TASK_KNOWN = {"name", "replicas", "minAvailable", "template", "policies", "maxRetry", "dependsOn"}
 _PLUGINS = ("svc", "ssh", "env", "mpi", "pytorch")

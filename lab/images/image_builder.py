@@ -33,8 +33,15 @@ END_SECONDS = 300.0
 The builder also continues if the requesting command ends earlier."""
 
 _COMMAND = (
-    *("unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"),
-    *(sys.executable, "-m", "lab.images.image_builder"),
+    "unshare",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount",
+    "--mount-proc",
+    sys.executable,
+    "-m",
+    "lab.images.image_builder",
 )
 _MAKE = {
     "stock": image_recipes.make_stock,

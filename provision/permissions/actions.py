@@ -14,7 +14,17 @@ from config.cluster.cluster_file import Cluster
 from provision.permissions.provider_calls import ALL_CALLS, Feature
 
 COMMANDS = (
-    *("capacity", "doctor", "down", "drift", "extend", "gc", "plan", "run", "ssh", "status", "up"),
+    "capacity",
+    "doctor",
+    "down",
+    "drift",
+    "extend",
+    "gc",
+    "plan",
+    "run",
+    "ssh",
+    "status",
+    "up",
 )
 """The commands that call AWS. `run` means all commands that can destroy a cluster at the end
 of a run, `ssh` for all that reach nodes through Session Manager."""

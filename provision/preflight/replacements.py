@@ -37,8 +37,15 @@ _MUST_AGREE = frozenset(
 """The properties of a launch template in which all nodes must agree."""
 
 _USER_DATA = (
-    *("setup", "software", "lifetime", "storage.shared", "storage.scratch"),
-    *("image", "instance_type", "network.efa", "network.interfaces"),
+    "setup",
+    "software",
+    "lifetime",
+    "storage.shared",
+    "storage.scratch",
+    "image",
+    "instance_type",
+    "network.efa",
+    "network.interfaces",
 )
 _PROPERTIES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "imageId": ("image", ("image",)),

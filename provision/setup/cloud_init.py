@@ -33,8 +33,13 @@ MARK = "==> "
 """The beginning of a step's line in /var/log/cloud-init-output.log."""
 
 _ROOT_LOGIN = [
-    *("cloud-init-per", "instance", "gpuctl-root-login"),
-    *("sed", "-i", "1i PermitRootLogin prohibit-password", "/etc/ssh/sshd_config"),
+    "cloud-init-per",
+    "instance",
+    "gpuctl-root-login",
+    "sed",
+    "-i",
+    "1i PermitRootLogin prohibit-password",
+    "/etc/ssh/sshd_config",
 ]
 """Let root log in with a key, before sshd starts; sshd takes the first value that it reads.
 

@@ -30,9 +30,26 @@ from provision.health.rules import (
 RULES: tuple[Rule, ...] = tuple(
     module.RULE
     for module in (
-        *(in_time, gpus, driver, fabric_manager, nvlink, ecc, row_remapping, xid, throttling),
-        *(persistence, efa, gpudirect, memlock, software, mounts, versions, clock, names),
-        *(node_ssh, disk),
+        in_time,
+        gpus,
+        driver,
+        fabric_manager,
+        nvlink,
+        ecc,
+        row_remapping,
+        xid,
+        throttling,
+        persistence,
+        efa,
+        gpudirect,
+        memlock,
+        software,
+        mounts,
+        versions,
+        clock,
+        names,
+        node_ssh,
+        disk,
     )
 )
 

@@ -4,8 +4,12 @@ from provision.health.facts import UNCHECKED, NodeFacts
 from provision.health.model import AllFacts, Deviation, Rule, from_checks
 
 SUBJECTS = (
-    *("NCCL", "nccl-tests", "libraries of nccl-tests"),
-    *("EFA installer", "NCCL plugin for EFA", "Open MPI"),
+    "NCCL",
+    "nccl-tests",
+    "libraries of nccl-tests",
+    "EFA installer",
+    "NCCL plugin for EFA",
+    "Open MPI",
 )
 
 
