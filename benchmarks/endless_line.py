@@ -20,11 +20,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from engine.agent.journal.lines import WholeLines
 from engine.contract.events import Output
 from engine.contract.plan import LaunchPlan
 from engine.record.journal_copy import recorded_events
-from engine.record.lines import WholeLines
-from engine.record.nccl_tests import TableParser
+from engine.record.nccl_tests import TableCollector
 from engine.record.result import ResultCollector
 from tests.engine.conftest import TOOLS, LocalCluster, make_plan
 
@@ -66,7 +66,7 @@ async def followed(cluster: LocalCluster, plan: LaunchPlan) -> float:
 def read_journal(runs: Path) -> dict[str, float]:
     """Read the journal as a client does; return seconds, MiB, and the characters of all lines."""
     started, characters = time.monotonic(), 0
-    lines, tables, result = WholeLines(), TableParser(), ResultCollector()
+    lines, tables, result = WholeLines(), TableCollector(), ResultCollector()
     for event in recorded_events(runs, "endless"):
         tables.feed(event)
         result.see(event)

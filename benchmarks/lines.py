@@ -31,11 +31,11 @@ from typing import Any
 from benchmarks.endless_line import peak_of
 from cli.output import Output as Out
 from cli.run_view import RunView
+from engine.agent.journal.lines import WholeLines
 from engine.contract.events import Output
 from engine.contract.plan import LaunchPlan
 from engine.record.history import History
 from engine.record.journal_copy import recorded_events
-from engine.record.lines import WholeLines
 from engine.session import head, session
 from engine.session.bundle import agent_bundle
 from tests.engine.conftest import TOOLS, LocalCluster, make_inventory, make_plan

@@ -12,8 +12,8 @@ from cli.terminal import COLOUR, size
 
 if TYPE_CHECKING:
     from cli.output import Output as Out
+    from engine.agent.journal.lines import Line
     from engine.contract.events import OutputDropped
-    from engine.record.lines import Line
 
 _COLORS = (36, 33, 32, 35, 34, 31)  # of the prefixes, by rank
 _RESET = "\033[0m"
@@ -179,7 +179,7 @@ class _Group:
 
 def dropped_lines(event: "OutputDropped") -> list["Line"]:
     """Return a line for each rank whose output was removed: how much, and of what time."""
-    from engine.record.lines import Line
+    from engine.agent.journal.lines import Line
 
     return [
         Line(

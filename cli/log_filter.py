@@ -12,7 +12,7 @@ from cli.terminal import COLOUR
 from config.errors import InputError
 
 if TYPE_CHECKING:
-    from engine.record.lines import Line
+    from engine.agent.journal.lines import Line
 
 _RANKS = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
 QUIET_S = 0.5

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cli.log_filter import Wanted
     from cli.output import Output as Out
-    from engine.record.lines import Line
+    from engine.agent.journal.lines import Line
 
 
 def logs(
@@ -101,7 +101,7 @@ class _LogView:
     ) -> None:
         from cli.line_view import LineView
         from cli.log_filter import Tail
-        from engine.record.lines import WholeLines
+        from engine.agent.journal.lines import WholeLines
 
         self._wanted, self._out = lines, out
         self._view = LineView(out, nodes, folds)

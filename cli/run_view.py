@@ -43,13 +43,14 @@ from engine.contract.events import (
     TableWritten,
     WaitingForNodes,
 )
+from engine.contract.table import CASE_MARK
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.output import Output as Out
+    from engine.agent.journal.lines import Line
     from engine.record.events import FirstEvent
-    from engine.record.lines import Line
     from engine.record.result import RunResult
     from engine.record.run_errors import KnownRun
     from nodes.inventory import Inventory
@@ -74,14 +75,14 @@ class RunView:
         folds: bool = False,
     ) -> None:
         from cli.line_view import LineView
-        from engine.record.lines import WholeLines
-        from engine.record.nccl_tests import TableParser
+        from engine.agent.journal.lines import WholeLines
+        from engine.record.nccl_tests import TableCollector
 
         self._there = there
         self._names = [node.name for node in plan.nodes]
         self._out = out
         self._view = LineView(out, len(plan.nodes), folds)
-        self._tables = TableParser()
+        self._tables = TableCollector()
         self._lines = WholeLines()
         self._ranks: dict[int, int] = {}
         self._proofs: dict[str, list[str]] = {}
@@ -90,6 +91,8 @@ class RunView:
     def event(self, event: Event) -> None:
         """Print the event."""
         self._tables.feed(event)
+        if event.is_internal:
+            return
         was_silent, self._is_silent = self._is_silent, isinstance(event, HeadUnreachable)
         if was_silent and self._is_silent:
             return
@@ -110,8 +113,7 @@ class RunView:
 
     def _output(self, event: Output) -> None:
         """Print output: many whole lines at once if they need no change."""
-        # `#` may begin a line that is not shown.
-        is_plain = self._lines.is_whole(event) and "#" not in event.text
+        is_plain = self._lines.is_whole(event) and CASE_MARK not in event.text
         if not (is_plain and self._view.show_text(event.rank, event.text)):
             self._show(self._lines.feed(event))
             self._view.show_state(event.rank, self._lines.state(event.rank, event.stream))
@@ -159,10 +161,8 @@ class RunView:
             self._print_proofs()
 
     def _show(self, lines: "Sequence[Line]") -> None:
-        from engine.agent.judge.tables import CASE
-
         # The event case_started says more.
-        self._view.show([x for x in lines if x.text[:1] != "#" or not CASE.match(x.text)])
+        self._view.show([line for line in lines if not line.text.startswith(CASE_MARK)])
 
     def end(self, result: "RunResult", evidence: "Path | None") -> None:
         """Show the table, the verdict, and where the evidence of lost nodes is, if there is any.

@@ -7,9 +7,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cli.output import Output
-    from engine.contract.table import Timing
+    from engine.contract.table import Facts, Timing
     from engine.record.history import KeptFinding
-    from engine.record.nccl_tests import Facts, Table
+    from engine.record.nccl_tests import Table
 
 
 def table_lines(table: "Table", node: str, out: "Output") -> list[str]:

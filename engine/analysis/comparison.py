@@ -5,7 +5,8 @@ from typing import Literal
 
 from config.models import Value
 from engine.analysis.measurements import Figures, Half, Measurements, Series, measurements
-from engine.record.nccl_tests import Facts, Table
+from engine.contract.table import Facts
+from engine.record.nccl_tests import Table
 
 UNKNOWN_NOISE = 0.10
 """The noise of a run without repeats.
@@ -120,6 +121,6 @@ def _values(field: str, tables: Sequence[Table]) -> str:
 def _value(field: str, facts: Facts) -> str:
     if field == "ranks":
         return str(len(facts.ranks) or "")
-    if field in Facts.model_fields:
+    if field in Facts.__dataclass_fields__:
         return str(getattr(facts, field))
     return str(facts.flags.get(field, ""))

@@ -5,8 +5,8 @@ from statistics import median
 from typing import Literal
 
 from config.models import Value
-from engine.contract.table import Row, Timing
-from engine.record.nccl_tests import Facts, Table
+from engine.contract.table import Facts, Row, Timing
+from engine.record.nccl_tests import Table
 
 Half = Literal["out-of-place", "in-place"]
 HALVES: tuple[Half, ...] = ("out-of-place", "in-place")

@@ -18,6 +18,7 @@ from config.bounds import ExitCode, Port, Rank, Text, Time, Whole
 from config.identifiers import ClusterName, NodeName, RunId, RunName, SshHost
 from engine.contract.codec import from_json, to_json
 from engine.contract.plan import Sweep
+from engine.contract.table import Facts, Row, TableRank
 
 EVENTS: dict[str, type[Event]] = {}
 """The classes of all events by their kinds."""
@@ -42,9 +43,13 @@ def public_fields(event: Event) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Event:
-    """An event of a run. A class with a `kind` is known to every reader from its definition on."""
+    """An event of a run. A class with a `kind` is known to every reader from its definition on.
+
+    No client prints an event that `is_internal`.
+    """
 
     kind: ClassVar[str] = ""
+    is_internal: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         if "kind" in vars(cls):
@@ -658,6 +663,28 @@ class TableWritten(NodeEvent):
     case: Whole = 0
     time: Time = 0.0
     sequence: int = internal(0)
+
+
+@dataclass(frozen=True)
+class TableRead(Event):
+    """What the head has read of the table with this number in the attempt since the event before.
+
+    `facts` are without `ranks` and `ended_at`, and None if they are as before. Ranks and rows take
+    the place of those from `first_rank` and `first_row` on. A second time it changes nothing.
+    `case` is the number of the case, 0 for a table that no case printed.
+    """
+
+    kind = "table_read"
+    is_internal = True
+    table: Whole
+    case: Whole
+    facts: Optional[Facts]
+    first_rank: Whole
+    ranks: tuple[TableRank, ...]
+    first_row: Whole
+    rows: tuple[Row, ...]
+    ended_at: Optional[Whole]
+    time: Time = 0.0
 
 
 # Notifications

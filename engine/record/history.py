@@ -24,9 +24,9 @@ from config.models import Value
 from engine.contract.codec import to_json
 from engine.contract.events import FollowedFailure, RunQueued
 from engine.contract.plan import LaunchPlan
-from engine.contract.table import Row, Timing
+from engine.contract.table import Facts, Row, Timing
 from engine.record.history_schema import SCHEMA_VERSION, STEPS
-from engine.record.nccl_tests import Facts, Table
+from engine.record.nccl_tests import Table
 from engine.record.result import RunResult
 from engine.record.run_context import Setting
 from engine.record.run_errors import KnownRun
@@ -36,6 +36,8 @@ _ENDING = (
     *("attempts", "followed"),
 )
 """What the end of a run changes in its row."""
+
+_FACTS = TypeAdapter(Facts)
 
 _NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
@@ -223,7 +225,7 @@ class History:
 
         Replaces the facts and rows that are stored already.
         """
-        facts = table.facts.model_dump_json(exclude_defaults=True)
+        facts = _FACTS.dump_json(table.facts, exclude_defaults=True).decode()
         self._write("INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", [(run_id, number, facts)])
         self._write(
             "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -300,7 +302,7 @@ class History:
             of_table.setdefault(row["in_table"], []).append(_row(row))
         return tuple(
             Table(
-                facts=Facts.model_validate_json(table["facts"]),
+                facts=_FACTS.validate_json(table["facts"]),
                 rows=tuple(of_table.get(table["number"], ())),
             )
             for table in tables

@@ -9,15 +9,13 @@ from engine.contract.events import (
     GateJudged,
     NetworkSeen,
     Notified,
-    Output,
     OutputJudged,
+    TableRead,
 )
+from engine.contract.table import MOST_ROWS
 from engine.record.history import History, KeptFinding
 from engine.record.journal_copy import recorded_events
-from engine.record.nccl_tests import TableParser
-
-MOST_ROWS = 100_000
-"""The tables and rows of a run that are stored: a job may print what looks like them."""
+from engine.record.nccl_tests import TableCollector
 
 
 class KeptResults:
@@ -25,7 +23,7 @@ class KeptResults:
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
-        self._tables = TableParser()
+        self._tables = TableCollector()
         self._rows: dict[int, int] = {}
         self._findings = 0
         self._size = 0
@@ -46,13 +44,17 @@ class KeptResults:
             self._keep(finding, history)
         if self._size > MOST_ROWS:
             return
-        for number in self._tables.feed(event):
-            # Output only adds rows; a program's JSON and the run's end may change earlier ones.
-            first = self._rows.get(number, 0) if isinstance(event, Output) else 0
-            table = self._tables.table(number, first)
-            history.keep_table(self._run_id, number, table, first)
-            before, self._rows[number] = self._rows.get(number, -1), first + len(table.rows)
-            self._size += self._rows[number] - before
+        place = self._tables.feed(event)
+        if place is not None and isinstance(event, TableRead):
+            self._keep_table(place, event.first_row, history)
+
+    def _keep_table(self, place: int, first: int, history: History) -> None:
+        """Store the table, with its rows from `first` on."""
+        table = self._tables.table(place, first)
+        history.keep_table(self._run_id, place, table, first)
+        before = self._rows.get(place, -1)
+        self._rows[place] = first + len(table.rows)
+        self._size += self._rows[place] - before
         if self._size > MOST_ROWS:
             text = f"the run's tables have more than {MOST_ROWS:,} rows: the rest is not kept"
             finding = KeptFinding(kind="output_judged", level="warning", rank=0, text=text)

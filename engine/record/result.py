@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Literal, TypeGuard
 
 from config.models import Value
+from engine.agent.journal.lines import Line, WholeLines
 from engine.contract.events import (
     AttemptStarted,
     ClockSet,
@@ -21,7 +22,6 @@ from engine.contract.events import (
     RunNode,
 )
 from engine.record.events import FirstEvent
-from engine.record.lines import Line, WholeLines
 
 LAST_LINES = 20
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from cli import line_view
 from cli.line_view import FOLD_S, Folding, LineView, dropped_lines
 from cli.output import Output as Out
+from engine.agent.journal.lines import Line
 from engine.contract.events import DroppedOutput, OutputDropped
-from engine.record.lines import Line
 
 
 def line(rank: int, text: str, at: float = 0.0) -> Line:

@@ -14,6 +14,7 @@ from cli.log_filter import Tail
 from cli.main import app
 from config.errors import InputError
 from config.target import Target
+from engine.agent.journal.lines import Line
 from engine.contract.events import (
     DroppedOutput,
     NodeReady,
@@ -23,7 +24,6 @@ from engine.contract.events import (
 )
 from engine.record.history import History
 from engine.record.journal_copy import JournalCopy
-from engine.record.lines import Line
 from tests.engine.conftest import make_plan
 
 

@@ -32,10 +32,10 @@ from engine.contract.events import (
     RunStarted,
     to_line,
 )
-from engine.contract.table import Row, TableRank, Timing
+from engine.contract.table import Facts, Row, TableRank, Timing
 from engine.record.history import History, KeptFinding, RunRecord
 from engine.record.journal_copy import JournalCopy
-from engine.record.nccl_tests import Facts, Table
+from engine.record.nccl_tests import Table
 from engine.record.run_context import Setting
 from tests.cli.chromium import open_page
 from tests.cli.test_command import ROOT, gpuctl

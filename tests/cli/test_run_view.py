@@ -17,6 +17,7 @@ from cli.line_view import LineView
 from cli.output import Output as Out
 from cli.run_view import RunView
 from config.catalogue.instance_types import price_usd_h
+from engine.agent.journal.lines import WholeLines
 from engine.contract.events import (
     CaseStarted,
     Event,
@@ -33,7 +34,6 @@ from engine.contract.events import (
     RankStarted,
     RunFinished,
 )
-from engine.record.lines import WholeLines
 from engine.record.result import RunResult
 from tests.engine.conftest import make_inventory, make_plan
 

@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from config.target import Target
+from engine.agent.judge.output_reader import OutputReader
 from engine.contract.events import Output, RunFinished, to_line
 from engine.record.history import History, RunRecord
 from engine.record.journal_copy import (
@@ -81,9 +82,10 @@ def follow(runs: Path, *, to: int = len(EVENTS)) -> None:
     """What a client leaves that followed the run up to this event, with metrics and outputs."""
     with History(runs) as history:
         history.begin(make_plan(), SETTING)
-    copy = JournalCopy(runs, RUN)
+    copy, head = JournalCopy(runs, RUN), OutputReader(make_plan())
     for event in EVENTS[:to]:
-        copy.append(to_line(event))
+        for recorded in head.read(event):
+            copy.append(to_line(recorded))
     copy.close()
     with gzip.open(samples_path(runs, RUN), "wb") as file:
         file.write(b"{}\n")

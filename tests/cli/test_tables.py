@@ -6,12 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from cli.output import Output
 from cli.tables import table_lines, transport_lines
 from engine.contract.plan import Case
-from engine.contract.table import Row, Timing
+from engine.contract.table import Facts, Row, Timing
 from engine.record.history import History, KeptFinding
-from engine.record.nccl_tests import Facts, Table
+from engine.record.nccl_tests import Table
 from tests.cli.test_command import ROOT, gpuctl
 from tests.engine.conftest import make_plan
 from tests.engine.test_history import result
@@ -35,7 +37,7 @@ def row(out: Timing | None, into: Timing | None, redop: str = "sum") -> Row:
 
 def table(*rows: Row, **facts: object) -> Table:
     known = {"rank": 0, "collective": "all_reduce", **facts}
-    return Table(facts=Facts.model_validate(known), rows=rows)
+    return Table(facts=TypeAdapter(Facts).validate_python(known), rows=rows)
 
 
 def test_a_table_has_its_case_and_the_verdict_of_its_gate() -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.terminal import elapsed
+from engine.agent.judge.output_reader import OutputReader
 from engine.analysis.bisect.launch import RoundReader, run_file
 from engine.analysis.bisect.report import describe, ring_line, verdict_line
 from engine.analysis.bisect.rounds import Round, Trial, count_runs, first_rounds, last_round
@@ -211,9 +212,10 @@ def run_script(
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    reader = RoundReader(a_round)
+    reader, head = RoundReader(a_round), OutputReader(plan)
     for line in done.stdout.splitlines():
-        reader.see(Output(time=0, rank=0, stream="stdout", text=line))
+        for event in head.read(Output(0, "stdout", line)):
+            reader.see(event)
     return reader.measured
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import RunError
+from engine.agent.judge.output_reader import OutputReader
 from engine.analysis.bisect.launch import RoundReader, run_file
 from engine.analysis.bisect.report import (
     Bisect,
@@ -27,8 +28,9 @@ from engine.analysis.bisect.verdict import (
     node_speeds,
     suspects,
 )
-from engine.contract.events import Output, RunFinished
+from engine.contract.events import Output, RunFinished, Stream
 from engine.record.history import RunRecord
+from tests.engine.bare_plans import bare_node, bare_plan
 
 NAMES = ("a", "b", "c", "d")
 
@@ -302,10 +304,13 @@ TITLE = (
 PAIR = Round(title="pairs", steps=(((broadcast(0, 1).trial, broadcast(1, 0).trial),),))
 
 
-def read(*texts: str, rank: int = 0, stream: str = "stdout") -> list[Measurement]:
-    reader = RoundReader(PAIR)
+def read(
+    *texts: str, rank: int = 0, stream: Stream = "stdout", of: Round = PAIR
+) -> list[Measurement]:
+    reader, head = RoundReader(of), OutputReader(bare_plan([bare_node(0), bare_node(1)]))
     for text in texts:
-        reader.see(Output(time=0, rank=rank, stream=stream, text=text))  # type: ignore[arg-type]
+        for event in head.read(Output(rank, stream, text)):
+            reader.see(event)
     return reader.measured
 
 
@@ -316,13 +321,15 @@ def row(size: int, out: float | None, into: float) -> str:
 
 
 def test_the_largest_size_and_the_better_half_count() -> None:
-    texts = ("gpuctl-bisect: begin 1", row(65536, 10, 1), row(131072, 200, 100))
+    texts = ("# gpuctl: case 2 of 2: trial 1", row(65536, 10, 1), row(131072, 200, 100))
     (found,) = read(*texts, "gpuctl-bisect: end 1 0")
     assert found.trial.nodes == (1, 0)
     assert found.gbps == pytest.approx(1.31072)
     assert found.error == ""
     for out, into, gbps in ((0, 0, 0), (10, 0, 6.5536), (None, 10, 6.5536)):
-        (found,) = read("gpuctl-bisect: begin 0", row(65536, out, into), "gpuctl-bisect: end 0 0")
+        (found,) = read(
+            "# gpuctl: case 1 of 2: trial 0", row(65536, out, into), "gpuctl-bisect: end 0 0"
+        )
         assert found.gbps == pytest.approx(gbps)
         assert found.error == ""
     assert read(*texts, "gpuctl-bisect: end 1 0", rank=1) == []
@@ -340,14 +347,14 @@ def test_the_largest_size_and_the_better_half_count() -> None:
     ],
 )
 def test_a_trial_that_failed_says_why(status: str, said: str, error: str) -> None:
-    begin, end = "gpuctl-bisect: begin 0", f"gpuctl-bisect: end 0 {status}"
+    begin, end = "# gpuctl: case 1 of 2: trial 0", f"gpuctl-bisect: end 0 {status}"
     texts = ("the last line of an earlier trial", begin, *said.split("\n"), end)
     assert read(*texts) == [broadcast(0, 1, 0, error)]
 
 
 def test_a_failed_trial_with_rows_is_a_failure_and_the_next_one_begins_anew() -> None:
-    texts = ("gpuctl-bisect: begin 0", row(65536, 10, 10), "gpuctl-bisect: end 0 1")
-    found = read(*texts, "gpuctl-bisect: begin 1", "gpuctl-bisect: end 1 0")
+    texts = ("# gpuctl: case 1 of 2: trial 0", row(65536, 10, 10), "gpuctl-bisect: end 0 1")
+    found = read(*texts, "# gpuctl: case 2 of 2: trial 1", "gpuctl-bisect: end 1 0")
     assert [one.gbps for one in found] == [0, 0]
     assert found[1].error == "exit code 0"
 
@@ -355,23 +362,17 @@ def test_a_failed_trial_with_rows_is_a_failure_and_the_next_one_begins_anew() ->
 def test_the_bandwidth_of_one_rank_is_that_of_its_data() -> None:
     alone = Round(title="alone", steps=(((ring(0).trial,),),))
     for listed in ([], ["#  Rank  0 Group  0 Pid  1 on node0 device  0 [0x00] GPU"]):
-        reader = RoundReader(alone)
-        texts = ["gpuctl-bisect: begin 0", TITLE, *listed, row(65536, 10, 10)]
-        for text in (*texts, "gpuctl-bisect: end 0 0"):
-            reader.see(Output(time=0, rank=0, stream="stdout", text=text))
-        assert [one.gbps for one in reader.measured] == [pytest.approx(6.5536)]
+        texts = ["# gpuctl: case 1 of 2: trial 0", TITLE, *listed, row(65536, 10, 10)]
+        measured = read(*texts, "gpuctl-bisect: end 0 0", of=alone)
+        assert [one.gbps for one in measured] == [pytest.approx(6.5536)]
 
 
 def test_a_last_line_without_an_end_is_read_when_the_run_is_over() -> None:
     reader = RoundReader(PAIR)
-    for text in ("gpuctl-bisect: begin 0", row(65536, 10, 10)):
-        reader.see(Output(time=0, rank=0, stream="stdout", text=text))
-    reader.see(
-        Output(time=0, rank=0, stream="stdout", text="gpuctl-bisect: end 0 0", ends_line=False)
-    )
+    reader.see(Output(0, "stdout", "gpuctl-bisect: end 0 1", ends_line=False))
     assert reader.measured == []
-    reader.see(RunFinished(time=1, status="done", exit_code=0, first_failed_rank=None, reason=""))
-    assert [one.gbps for one in reader.measured] == [pytest.approx(6.5536)]
+    reader.see(RunFinished("done", 0, None, ""))
+    assert [one.error for one in reader.measured] == ["exit code 1"]
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,19 @@ from typing import Any
 import pytest
 
 from config.run.run_file import NcclTests
-from engine.agent.judge.case_progress import CaseProgress
+from engine.agent.judge.output_reader import OutputReader
 from engine.contract.codec import from_json, to_json
 from engine.contract.events import (
     CaseStarted,
     Event,
-    GateJudged,
     Output,
-    RunStarted,
     Stream,
     TableWritten,
 )
 from engine.contract.plan import Case, LaunchPlan, Sweep
 from engine.plan.cases import binary_size, list_cases, size_flag
 from engine.plan.remote_paths import run_folder
-from engine.record.nccl_tests import TableParser
+from tests.engine.read_output import TablesOfOutput
 from tests.engine.test_modes import planned, run_of
 from tests.engine.test_nccl_tests import out
 from tests.engine.test_numbers import document, row, table
@@ -147,44 +145,36 @@ def announced(number: int, time: float, rank: int = 0, stream: Stream = "stdout"
 
 def test_the_rest_is_estimated_from_the_cases_that_ended() -> None:
     plan = planned(type="nccl-tests", sizes=("1M", "2M", "4M"))
-    progress = CaseProgress(plan)
-    assert progress.hear(announced(1, 100.0, rank=1)) is None
-    assert progress.hear(announced(1, 100.0, stream="stderr")) is None
+    reader = OutputReader(plan)
+
+    def started(output: Output) -> list[Event]:
+        return [event for event in reader.read(output) if isinstance(event, CaseStarted)]
+
+    assert started(announced(1, 100.0, rank=1)) == []
+    assert started(announced(1, 100.0, stream="stderr")) == []
     title = "all_reduce {} MiB"
-    first = CaseStarted(1, 3, title.format(1), None)
-    assert progress.hear(announced(1, 100.0)) == first
-    assert progress.hear(replace(announced(1, 110.0), text="# nThread")) is None
-    second = CaseStarted(2, 3, title.format(2), 60.0)
-    assert progress.hear(announced(2, 130.0)) == second
-    third = CaseStarted(3, 3, title.format(4), 35.0)
-    assert progress.hear(announced(3, 170.0)) == third
-    assert progress.hear(announced(4, 170.0)) is None
-    assert CaseProgress(replace(plan, sweep=None)).hear(announced(1, 0.0)) is None
+    assert started(announced(1, 100.0)) == [CaseStarted(1, 3, title.format(1), None)]
+    assert started(replace(announced(1, 110.0), text="# nThread")) == []
+    assert started(announced(2, 130.0)) == [CaseStarted(2, 3, title.format(2), 60.0)]
+    assert started(announced(3, 170.0)) == [CaseStarted(3, 3, title.format(4), 35.0)]
+    assert started(announced(4, 170.0)) == []
+    reader = OutputReader(replace(plan, sweep=None))
+    assert started(announced(1, 0.0)) == []
 
 
-def parsed(*more: Event) -> TableParser:
+def parsed(*more: Event, plan: LaunchPlan | None = None) -> TablesOfOutput:
     """The tables of two cases, with wrong names in the first one's text."""
-    plan = planned(type="nccl-tests", collectives=("all_reduce", "all_gather"), max_bytes="32")
-    assert plan.sweep is not None
-    names = ("run_id", "name", "cluster", "on_stop", "programs")
-    fields = {name: getattr(plan, name) for name in names}
-    started = RunStarted(
-        time=1,
-        **fields,
-        startup_order="any",
-        stop_criteria="all-done",
-        sweep=plan.sweep,
-        nodes=(),
+    plan = plan or planned(
+        type="nccl-tests", collectives=("all_reduce", "all_gather"), max_bytes="32"
     )
-    parser = TableParser()
-    parser.feed(started)
+    parser = TablesOfOutput(plan)
     rows = [row(8), row(16), row(32)]
     for number in (1, 2):
-        parser.feed(out(f"# gpuctl: case {number} of 2: x"))
+        parser.read(out(f"# gpuctl: case {number} of 2: x"))
         for line in table(*rows)[1:]:
-            parser.feed(out(line))
+            parser.read(out(line))
     for event in more:
-        parser.feed(event)
+        parser.read(event)
     return parser
 
 
@@ -204,13 +194,19 @@ def test_json_from_another_node_belongs_to_its_case() -> None:
 
 
 def test_a_verdict_belongs_to_the_tables_of_its_cases() -> None:
-    verdict = GateJudged(
-        time=1, rank=0, level="fault", text="gate missed: …", cases=(2,), busbw=1.0, expected=2.0,
-        source="run file",
-    )  # fmt: skip
-    first, second = (table.facts.gates for table in parsed(verdict).tables)
+    plan = planned(
+        type="nccl-tests",
+        collectives=("all_reduce", "all_gather"),
+        max_bytes="32",
+        expect={"all_gather": {"busbw": ">= 2", "at": "32"}},
+    )
+    first, second = (table.facts.gates for table in parsed(plan=plan).tables)
     assert first == ()
-    assert [(one.passed, one.text) for one in second] == [(False, "gate missed: …")]
+    (verdict,) = second
+    assert (verdict.passed, verdict.text) == (
+        False,
+        "gate missed: all_gather 32 B: busbw 0.04 GB/s, expected >= 2 GB/s (run file)",
+    )
 
 
 def test_a_sweep_survives_json() -> None:

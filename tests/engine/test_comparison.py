@@ -4,12 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from engine.analysis.comparison import Difference, compare
 from engine.analysis.measurements import measurements
 from engine.contract.plan import Case
-from engine.contract.table import Row, TableRank, Timing
-from engine.record.nccl_tests import Facts, Table
+from engine.contract.table import Facts, Row, TableRank, Timing
+from engine.record.nccl_tests import Table
 
 
 def table(*times: float, in_place: float | None = None, **facts: object) -> Table:
@@ -19,7 +20,7 @@ def table(*times: float, in_place: float | None = None, **facts: object) -> Tabl
         return Timing(time_us=time_us, algbw=1, busbw=1024 / time_us, wrong=0)
 
     return Table(
-        facts=Facts.model_validate({"rank": 0, "collective": "all_reduce", **facts}),
+        facts=TypeAdapter(Facts).validate_python({"rank": 0, "collective": "all_reduce", **facts}),
         rows=tuple(
             Row(
                 size=1024, count=256, dtype="float", redop="sum", root=-1,

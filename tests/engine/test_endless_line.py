@@ -11,14 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent.journal.line_joiner import Pieces
+from engine.agent.journal.lines import LONGEST, WholeLines
 from engine.agent.journal.redaction import Redaction
-from engine.agent.judge.rdma_check import Proof
+from engine.agent.judge.output_reader import OutputReader
 from engine.agent.link.event_stream import EventStream
 from engine.agent.node.output import PIECE, Log, pump
 from engine.contract.events import Event, Output
-from engine.record.lines import LONGEST, WholeLines
-from engine.record.nccl_tests import TableParser
 from engine.record.result import LAST_LINES, ResultCollector
 from tests.engine.conftest import make_plan
 
@@ -31,16 +29,13 @@ class Readers(EventStream):
 
     def __init__(self) -> None:
         super().__init__(BytesIO())
-        plan = make_plan(nodes=1)
-        self._pieces, self._proof = Pieces(), Proof(plan.network, plan.nodes)
-        self._lines, self._tables, self._result = WholeLines(), TableParser(), ResultCollector()
+        self._reader = OutputReader(make_plan(nodes=1))
+        self._lines, self._result = WholeLines(), ResultCollector()
         self.pieces, self.characters, self.lines = 0, 0, 0
 
     def send(self, event: Event) -> None:
         assert isinstance(event, Output)
-        for line in self._pieces.lines(event):
-            self._proof.feed(0, event.stream, line)
-        self._tables.feed(event)
+        self._reader.read(event)
         self._result.see(event)
         self.pieces += 1
         self.characters += len(event.text)

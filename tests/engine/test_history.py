@@ -19,13 +19,13 @@ from engine.contract.events import (
     to_line,
 )
 from engine.contract.plan import Case
-from engine.contract.table import Row, Timing
+from engine.contract.table import Facts, GateVerdict, Row, Timing
 from engine.plan.cases import list_cases
 from engine.record.history import History, KeptFinding
 from engine.record.history_schema import KEPT, RESULTS, RUNS
 from engine.record.journal_copy import JournalCopy, recorded_events
 from engine.record.kept_results import KeptResults
-from engine.record.nccl_tests import Facts, GateVerdict, Table
+from engine.record.nccl_tests import Table
 from engine.record.result import RunResult
 from tests.engine.conftest import make_plan
 
@@ -92,7 +92,7 @@ def test_a_run_from_begin_to_end(tmp_path: Path) -> None:
 
 def test_a_table_keeps_its_case_and_verdicts(tmp_path: Path) -> None:
     (case, *_), gate = sweep_cases(), GateVerdict(passed=False, text="gate missed: …")
-    facts = table().facts.model_copy(update={"case": case, "gates": (gate,)})
+    facts = replace(table().facts, case=case, gates=(gate,))
     kept = table(8).model_copy(update={"facts": facts})
     with History(tmp_path) as history:
         history.begin(make_plan())

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.agent.journal.line_joiner import Pieces
-from engine.contract.events import NetworkSeen, Output, RankStarted, Stream
+from engine.contract.events import NetworkSeen, RankStarted
 from engine.contract.plan import LaunchPlan, NetworkPlan
 from tests.engine.conftest import LocalCluster, make_plan
 
@@ -98,23 +97,6 @@ def test_a_node_that_cannot_be_prepared_says_why(cluster: LocalCluster) -> None:
     assert (verdict.exit_code, verdict.first_failed_rank) == (125, 1)
     assert verdict.reason.startswith("node1 cannot run the job: ")
     assert verdict.reason.endswith(f"File exists: '{cluster.folder}/node1/bin'")
-
-
-def test_lines_are_put_together_by_node_and_stream() -> None:
-    pieces = Pieces()
-
-    def feed(rank: int, stream: Stream, text: str, ends: bool) -> list[str]:
-        return pieces.lines(Output(rank, stream, text, ends))
-
-    assert feed(0, "stdout", "a", False) == []
-    assert feed(1, "stdout", "x", True) == ["x"]
-    assert feed(0, "stderr", "e", True) == ["e"]
-    assert feed(0, "stdout", "b\nc\nd", True) == ["ab", "c", "d"]
-    assert feed(0, "stdout", "e\nf", False) == ["e"]
-    assert feed(0, "stdout", "", True) == ["f"]
-    for _ in range(3):
-        feed(0, "stdout", "y" * LONGEST, False)
-    assert feed(0, "stdout", "end", True) == ["y" * LONGEST]
 
 
 def test_a_run_does_not_start_if_bash_cannot_read_a_command(cluster: LocalCluster) -> None:

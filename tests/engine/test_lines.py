@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.agent.journal.lines import LONGEST, Line, WholeLines
 from engine.contract.codec import from_json
 from engine.contract.events import (
     Output,
@@ -11,7 +12,6 @@ from engine.contract.events import (
     RunNode,
     RunStarted,
 )
-from engine.record.lines import LONGEST, Line, WholeLines
 from engine.record.result import LAST_LINES, ResultCollector
 
 BEGUN = RunStarted(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from engine.agent.judge.table_rows import Shape, parse_row
 from engine.contract.events import Output
 from engine.contract.table import Row, Timing
-from engine.record.nccl_tests import TableParser
+from tests.engine.read_output import TablesOfOutput
 
 
 def out(text: str, rank: int = 0, ends_line: bool = True) -> Output:
@@ -15,8 +15,8 @@ def out(text: str, rank: int = 0, ends_line: bool = True) -> Output:
 
 
 def row(text: str) -> Row:
-    parser = TableParser()
-    assert parser.feed(out(text)) == (0,)
+    parser = TablesOfOutput()
+    assert parser.read(out(text)) == (0,)
     (found,) = parser.tables[0].rows
     return found
 
@@ -90,13 +90,13 @@ HALVES = "time algbw busbw error time algbw busbw error"
 
 
 def test_error_column_is_a_difference_and_no_count() -> None:
-    parser = TableParser()
-    parser.feed(out(f"#  size count type redop {HALVES}"))
-    parser.feed(
+    parser = TablesOfOutput()
+    parser.read(out(f"#  size count type redop {HALVES}"))
+    parser.read(
         out("# nThread 1 nGpus 1 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20")
     )
-    parser.feed(out(f"#  size count type redop {HALVES}"))
-    parser.feed(out("8 2 float sum 1 2 3 2e-07 4 5 6 1e+02"))
+    parser.read(out(f"#  size count type redop {HALVES}"))
+    parser.read(out("8 2 float sum 1 2 3 2e-07 4 5 6 1e+02"))
     (found,) = parser.tables[-1].rows
     assert found.out_of_place is not None
     assert found.in_place is not None
@@ -105,12 +105,12 @@ def test_error_column_is_a_difference_and_no_count() -> None:
 
 
 def test_row_that_comes_in_pieces_between_other_output() -> None:
-    parser = TableParser()
+    parser = TablesOfOutput()
     half = len(P4DE) // 2
-    assert parser.feed(out(P4DE[:half], ends_line=False)) == ()
-    assert parser.feed(out("node1:77 NCCL INFO Channel 00/0", rank=1)) == ()
-    assert parser.feed(out(P4DE[half:], ends_line=False)) == ()
-    assert parser.feed(out(" 51407 41.78 78.34 0")) == (0,)
+    assert parser.read(out(P4DE[:half], ends_line=False)) == ()
+    assert parser.read(out("node1:77 NCCL INFO Channel 00/0", rank=1)) == ()
+    assert parser.read(out(P4DE[half:], ends_line=False)) == ()
+    assert parser.read(out(" 51407 41.78 78.34 0")) == (0,)
     (found,) = parser.tables[0].rows
     assert found.out_of_place is not None
     assert (found.size, found.out_of_place.busbw) == (2147483648, 78.33)
@@ -143,15 +143,15 @@ def test_row_that_comes_in_pieces_between_other_output() -> None:
     ],
 )
 def test_what_is_no_row(text: str) -> None:
-    assert TableParser().feed(out(text)) == ()
+    assert TablesOfOutput().read(out(text)) == ()
 
 
 @given(st.text(max_size=200), st.booleans())
 def test_no_text_upsets_it(text: str, counts: bool) -> None:
     parse_row(text, Shape(counts))
-    parser = TableParser()
-    parser.feed(out(text))
-    parser.feed(out(f"#{text}"))
+    parser = TablesOfOutput()
+    parser.read(out(text))
+    parser.read(out(f"#{text}"))
 
 
 NUMBER = st.floats(0, 1e9).map(lambda value: f"{value:.2f}")

@@ -13,11 +13,12 @@ from engine.agent.judge.table_rows import strip_prefix
 from engine.agent.node import nccl_json_files
 from engine.contract.events import OutputJudged
 from engine.contract.plan import NetworkPlan, Verify
+from engine.contract.table import Facts
 from engine.contract.verdict import Verdict
-from engine.record.nccl_tests import Facts, TableParser
 from tests.engine.bare_events import findings, printed
 from tests.engine.bare_plans import bare_node, bare_plan
 from tests.engine.conftest import LocalCluster, make_plan
+from tests.engine.read_output import TablesOfOutput
 from tests.engine.test_nccl_tests import out
 
 FLAGS = (
@@ -123,9 +124,9 @@ def test_a_last_row_without_a_newline_counts() -> None:
 def test_what_was_not_checked_is_not_wrong() -> None:
     assert judged(table(*(row(size, "N/A", "N/A") for size in (8, 16, 32)), checks=0)) == ([], DONE)
     # Up to 2.13.1 a table without checks has zeros.
-    parser = TableParser()
+    parser = TablesOfOutput()
     for line in table(*GOOD, checks=0):
-        parser.feed(out(line))
+        parser.read(out(line))
     assert not parser.tables[0].facts.is_checked
 
 
@@ -212,7 +213,7 @@ def test_prefixes_of_launchers_hide_nothing(prefix: str) -> None:
 
 
 def test_facts_of_a_table() -> None:
-    parser = TableParser()
+    parser = TablesOfOutput()
     for line in (
         "# nccl-tests version 2.19.6 nccl-headers=22807 nccl-library=22809",
         "# Collective test starting: all_gather_perf",
@@ -224,12 +225,12 @@ def test_facts_of_a_table() -> None:
         "# Out of bounds values : 0 OK",
         "# Avg bus bandwidth    : 3.5 ",
     ):
-        parser.feed(out(line))
+        parser.read(out(line))
     facts = parser.tables[0].facts
     (rank,) = facts.ranks
     assert (rank.host, rank.device, rank.pci) == ("ip-10-0-0-5", 3, "0000:53:00")
     assert facts.flags["iterations"] == 20
-    assert facts.model_copy(update={"flags": {}, "ranks": ()}) == Facts(
+    assert replace(facts, flags={}, ranks=()) == Facts(
         rank=0,
         collective="all_gather",
         nccl_tests="2.19.6",
@@ -286,16 +287,16 @@ def test_nccl_tests_own_json_is_read(typo: str) -> None:
 
 
 def test_json_is_laid_over_the_text_and_finds_rows_that_were_lost() -> None:
-    parser = TableParser()
+    parser = TablesOfOutput()
     for line in table(row(8), footer=None, most=16):
-        parser.feed(out(line))
-    (number,) = parser.feed(written(document()))
+        parser.read(out(line))
+    (number,) = parser.read(written(document()))
     found = parser.table(number)
     assert number == 0
     assert found.facts.from_json
     assert (found.facts.ended_at, found.facts.out_of_bounds) == (None, 0)
     assert [row.size for row in found.rows] == [8, 16]
-    assert parser.feed(written({"results": 1})) == ()  # of a version to come
+    assert parser.read(written({"results": 1})) == ()  # of a version to come
 
 
 def written(value: dict[str, Any]) -> Any:

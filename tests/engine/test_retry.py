@@ -35,8 +35,8 @@ from engine.contract.events import (
 )
 from engine.contract.plan import RetryPlan
 from engine.contract.verdict import Verdict
-from engine.record.nccl_tests import TableParser
 from tests.engine.conftest import make_plan
+from tests.engine.read_output import TablesOfOutput
 from tests.engine.test_any_order import EVENTS
 from tests.engine.test_states import feed, make_state
 
@@ -209,10 +209,10 @@ def test_a_job_has_started_when_every_rank_has() -> None:
 
 
 def test_tables_of_each_attempt_are_kept() -> None:
-    parser = TableParser()
+    parser = TablesOfOutput()
     row = "8 2 float sum -1 30.5 0.00 0.02 0 30.9 0.00 0.00 0"
     line = Output(time=0, rank=0, stream="stdout", text=row)
-    assert [parser.feed(line), parser.feed(line)] == [(0,), (0,)]
-    parser.feed(AttemptStarted(time=0, number=2))
-    assert parser.feed(line) == (1,)
+    assert [parser.read(line), parser.read(line)] == [(0,), (0,)]
+    parser.read(AttemptStarted(time=0, number=2))
+    assert parser.read(line) == (1,)
     assert [len(table.rows) for table in parser.tables] == [2, 1]

@@ -38,8 +38,9 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/engine/test_full_disks.py::test_a_log_that_has_no_room_ends_and_the_output_goes_on",
         "tests/engine/test_promises.py",
     ),
-    "engine/agent/journal/line_joiner.py": (
-        "tests/engine/test_launch_watch.py::test_lines_are_put_together_by_node_and_stream",
+    "engine/agent/journal/lines.py": (
+        "tests/engine/test_lines.py",
+        "tests/engine/test_nccl_tests.py",
     ),
     "engine/agent/judge/output_checks.py": _NUMBERS,
     "engine/agent/judge/nccl_correctness.py": _NUMBERS,
@@ -79,7 +80,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/plan/hostfile.py": ("tests/engine/test_modes.py",),
     "engine/agent/journal/journal_file.py": ("tests/engine/test_journal_file.py",),
     "engine/agent/journal/rotating_file.py": ("tests/engine/test_journal_file.py",),
-    "engine/record/lines.py": ("tests/engine/test_lines.py", "tests/engine/test_nccl_tests.py"),
     "engine/record/nccl_tests.py": ("tests/engine/test_nccl_tests.py",),
     "engine/plan/node_choice.py": ("tests/engine/test_queue.py",),
     "engine/plan/order.py": ("tests/engine/test_order.py", "tests/engine/test_modes.py"),

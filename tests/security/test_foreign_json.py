@@ -190,11 +190,19 @@ LINES = [
     {**FIRST, "kind": "run_queued", "place": 1, "ahead": ["other-000002"]},
     {"kind": "output", "time": 1.0, "rank": 0, "stream": "stdout", "text": "x", "offset": 0},
     {
-        "kind": "output",
-        "time": 1.0,
-        "rank": 0,
-        "stream": "stdout",
-        "text": "8 2 float sum -1 45 1 2 0",
+        **{"kind": "table_read", "time": 1.0, "table": 0, "case": 1},
+        "facts": {"rank": 0, "collective": "all_reduce", "flags": {"checks": 1}},
+        **{"first_rank": 0, "first_row": 0, "ended_at": 8},
+        "ranks": [
+            {"rank": 0, "group": 0, "pid": 4, "host": "node0", "device": 0, "pci": "a", "name": "b"}
+        ],
+        "rows": [
+            {
+                **{"size": 8, "count": 2, "dtype": "float", "redop": "sum", "root": -1},
+                "out_of_place": {"time_us": 1.0, "algbw": 1.0, "busbw": 1.0, "wrong": 0},
+                "in_place": None,
+            }
+        ],
     },
     {"kind": "evidence", "time": 1.0, "rank": 0, "node": "node0", "source": "ping", "text": "x"},
     {"kind": "table_written", "time": 1.0, "rank": 0, "case": 0, "document": {"results": []}},

@@ -408,7 +408,6 @@ WITHIN = (
 )
 
 
-TABLE = (Path(__file__).parent.parent / "engine/nccl_logs/tests-one-node.log").read_text()
 
 
 def event(kind: str, **fields: object) -> str:
@@ -505,7 +504,14 @@ def test_tables_in_the_history_are_bounded(
     heads: Heads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_results, "MOST_ROWS", 20)
-    followed(heads, tmp_path, *([event("output", rank=0, stream="stdout", text=TABLE)] * 50))
+    facts = {"rank": 0, "collective": "all_reduce"}
+    row = {
+        **{"size": 8, "count": 2, "dtype": "float", "redop": "sum", "root": -1},
+        **{"out_of_place": None, "in_place": None},
+    }
+    nothing = {"case": 0, "first_rank": 0, "ranks": [], "first_row": 0, "ended_at": None}
+    read = [event("table_read", table=n, facts=facts, rows=[row] * 2, **nothing) for n in range(50)]
+    followed(heads, tmp_path, *read)
     with History(tmp_path) as history:
         kept = history.tables("job-000001")
         findings = [one.text for one in history.findings("job-000001")]

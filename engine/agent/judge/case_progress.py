@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from engine.agent.journal.line_joiner import Pieces
-from engine.agent.judge.tables import CASE
-from engine.contract.events import CaseStarted, Output
+from engine.contract.events import CaseStarted
 from engine.contract.plan import LaunchPlan
 
 
 class CaseProgress:
-    """A reader of the lines that announce cases."""
+    """The case that runs, and the time of the first one."""
 
     def __init__(self, plan: LaunchPlan) -> None:
         cases = plan.sweep.cases if plan.sweep else ()
         self._titles = {case.number: case.title for case in cases}
-        self._pieces = Pieces()
+        self._number = 0
         self._begun: float | None = None
 
-    def hear(self, output: Output) -> CaseStarted | None:
-        """Return the last case that `output` announces, with the seconds left; else None.
+    def start(self, number: int, time: float) -> CaseStarted | None:
+        """Return the event of the case that runs at this time, once, with the seconds left.
 
         The estimate is the average time of the cases that have ended, for each of the others.
         """
-        if not self._titles or (output.rank, output.stream) != (0, "stdout"):
+        if number == self._number or number not in self._titles:
             return None
-        announced = [found for line in self._pieces.lines(output) if (found := CASE.match(line))]
-        number = int(announced[-1][1]) if announced else 0
-        if number not in self._titles:
-            return None
-        time = output.time
+        self._number = number
         if self._begun is None:
             self._begun = time
         of, ended = len(self._titles), number - 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from engine.agent.journal.journal import Message
 from engine.agent.judge.bandwidth_gates import Gates
 from engine.agent.judge.findings import Finding, Level, hosts_of
-from engine.agent.judge.table_json import merge, read
+from engine.agent.judge.table_json import read
 from engine.agent.judge.tables import ReadTable, TableReader, TestFailure
 from engine.contract.plan import LaunchPlan, Sweep
 from engine.contract.table import Row, Timing
@@ -26,7 +26,7 @@ class Numbers:
         self._verify = plan.network.verify
         self._names = [node.name for node in plan.nodes]
         self._hosts = hosts_of(plan.nodes)
-        self._reader = TableReader(plan.programs)
+        self.reader = TableReader(plan.programs)
         sweep = plan.sweep or Sweep(cases=())
         self._cases = len(sweep.cases)
         self.gates = Gates(sweep, self.fault_level)
@@ -35,23 +35,21 @@ class Numbers:
 
     def reads(self, rank: int, stream: str, text: str) -> bool:
         """Return whether a line of the text may be of nccl-tests or NCCL."""
-        return self._reader.reads(rank, stream, text)
+        return self.reader.reads(rank, stream, text)
 
-    def feed(self, rank: int, stream: str, text: str) -> list[Finding]:
+    def feed(self, rank: int, stream: str, text: str, time: float = 0.0) -> list[Finding]:
         """Return new findings from the line, which node `rank` printed: wrong data, failed tests.
 
-        The run goes on, because the following sizes show how much is wrong.
+        The run goes on, because the following sizes show how much is wrong. `time` is the line's.
         """
-        if self._verify == "off":
-            return []
-        failures = len(self._reader.failures)
-        tables = len(self._reader.tables)
-        table = self._reader.feed(rank, stream, text)
-        found = [self._failed(rank, one) for one in self._reader.failures[failures:]]
+        failures = len(self.reader.failures)
+        tables = len(self.reader.tables)
+        table = self.reader.feed(rank, stream, text, time)
+        found = [self._failed(rank, one) for one in self.reader.failures[failures:]]
         if table is not None:
             self.gates.see(table)
             found += self._wrong(table)
-        if len(self._reader.tables) > tables:
+        if len(self.reader.tables) > tables:
             found += self._close(rank)
         return self._new(found)
 
@@ -63,29 +61,27 @@ class Numbers:
 
     def add_json(self, rank: int, document: Message, case: int = 0) -> list[Finding]:
         """Return new findings from the JSON of a case's program of nccl-tests on node `rank`."""
-        if self._verify == "off":
-            return []
         try:
-            table = merge(self._reader.tables, read(document, rank, case))
-        except (KeyError, TypeError, ValueError, IndexError):
+            document_table = read(document, rank, case)
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError):  # of a later version
             return []
+        table = self.reader.merge(document_table)
         self.gates.see(table)
         return self._new(self._wrong(table))
 
     def final_findings(self) -> list[Finding]:
         """Return new findings at the end of the run: incomplete tables, unreadable rows."""
-        return self._new([one for table in self._reader.tables for one in self._ended(table)])
+        return self._new([one for table in self.reader.tables for one in self._ended(table)])
 
     def _close(self, rank: int) -> list[Finding]:
-        """Check the node's earlier tables and free their rows; a run may print very many tables."""
+        """Check the node's earlier tables; after that they may be released."""
         found = []
-        before = (one for one in reversed(self._reader.tables[:-1]) if one.printed_on == rank)
+        before = (one for one in reversed(self.reader.tables[:-1]) if one.printed_on == rank)
         for table in before:
             if table.is_judged:
                 break
             found += self._ended(table)
             table.is_judged = True
-            table.rows.clear()
         return found
 
     def _ended(self, table: ReadTable) -> list[Finding]:
@@ -112,6 +108,8 @@ class Numbers:
         return found
 
     def _new(self, found: list[Finding]) -> list[Finding]:
+        if self._verify == "off":
+            return []
         new = [one for one in found if one not in self._reported]
         self._reported.update(new)
         return new

@@ -12,11 +12,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from engine.agent.journal.journal import Message
-from engine.agent.journal.line_joiner import Pieces
+from engine.agent.journal.lines import Line, WholeLines
 from engine.agent.judge.failure_patterns import Clues
 from engine.agent.judge.findings import Finding
 from engine.agent.judge.nccl_correctness import Numbers
 from engine.agent.judge.rdma_check import Proof
+from engine.agent.judge.tables import TableReader
 from engine.contract.events import GateJudged, NetworkSeen, NodeEvent, Output, OutputJudged
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import WRONG_RUN, Verdict
@@ -30,7 +31,7 @@ class Judge:
 
     def __init__(self, plan: LaunchPlan) -> None:
         self._proof, self._numbers = Proof(plan.network, plan.nodes), Numbers(plan)
-        self._pieces = Pieces()
+        self._lines = WholeLines()
         self._faults: list[Finding] = []
         self._pipes: set[str] = set()
         self._names = [node.name for node in plan.nodes]
@@ -39,18 +40,20 @@ class Judge:
 
     def hear(self, output: Output) -> list[NodeEvent]:
         """Return the findings from the lines that the event `output` ends."""
-        rank, stream = output.rank, output.stream
         if not self.reads(output):
-            self.clues.skip(rank, output.text.count("\n") + 1)
+            self.clues.skip(output.rank, output.text.count("\n") + 1)
             return []
-        return [
-            one for line in self._pieces.lines(output) for one in self._read(rank, stream, line)
-        ]
+        return [finding for line in self._lines.feed(output) for finding in self._read(line)]
 
     def reads(self, output: Output) -> bool:
         """Return whether `hear` may find something in the event `output`; mostly it cannot."""
         rank, stream, text = output.rank, output.stream, output.text
-        return not self._pieces.is_whole(output) or self._reads(rank, stream, text)
+        return not self._lines.is_whole(output) or self._reads(rank, stream, text)
+
+    @property
+    def tables(self) -> TableReader:
+        """The reader of the output's tables."""
+        return self._numbers.reader
 
     def read_json(self, rank: int, document: Message, case: int = 0) -> list[NodeEvent]:
         """Return the findings from a JSON document of a case of nccl-tests from the node `rank`."""
@@ -59,11 +62,7 @@ class Judge:
 
     def end(self, verdict: Verdict) -> tuple[list[NodeEvent], Verdict]:
         """Return the findings at the run's end, and the verdict changed by all findings."""
-        heard = [
-            one
-            for rank, stream, text in self._pieces.rest()
-            for one in self._read(rank, stream, text)
-        ]
+        heard = [finding for line in self._lines.rest() for finding in self._read(line)]
         if verdict.status == "done":
             heard += _of_network(self._proof.final_findings())
         heard += _of_network(self._proof.observations())
@@ -82,15 +81,15 @@ class Judge:
             self._numbers.reads(rank, stream, text)
             or self.clues.reads(text)
             or self.clues.awaits(rank)
-            or self.clues.awaits(rank)
             or "/GDRDMA" in text
             or PIPE in text
         )
 
-    def _read(self, rank: int, stream: str, line: str) -> list[NodeEvent]:
+    def _read(self, printed: Line) -> list[NodeEvent]:
+        time, rank, stream, line = printed
         self.clues.feed(rank, line)
         heard = _of_network(self._proof.feed(rank, stream, line))
-        heard += self._of_numbers(self._numbers.feed(rank, stream, line))
+        heard += self._of_numbers(self._numbers.feed(rank, stream, line, time))
         heard += self._of_gates(self._numbers.gates.new_verdicts())
         if PIPE in line:
             text = f"{self._names[rank]}: {line[line.index(PIPE) :].removeprefix('gpuctl: ')}"

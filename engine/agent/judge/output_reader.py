@@ -7,6 +7,7 @@ from dataclasses import replace
 from engine.agent.judge.case_progress import CaseProgress
 from engine.agent.judge.failures import explain
 from engine.agent.judge.output_checks import Judge, judged
+from engine.agent.judge.table_events import TableEvents
 from engine.contract.events import (
     CaseStarted,
     Event,
@@ -18,23 +19,25 @@ from engine.contract.events import (
     OutputDropped,
     OutputJudged,
     RankStarted,
+    TableRead,
     TableWritten,
     change,
 )
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import Verdict
 
-DERIVED = (CaseStarted, NetworkSeen, OutputJudged, GateJudged)
+DERIVED = (CaseStarted, NetworkSeen, OutputJudged, GateJudged, TableRead)
 
 
 class OutputReader:
-    """The judge and the progress of a run.
+    """The only reader of an attempt's output: its findings, its tables and its progress.
 
     After an earlier supervisor, give it every event of the journal (`replay`) before anything else.
     """
 
     def __init__(self, plan: LaunchPlan) -> None:
         self._judge, self._progress = Judge(plan), CaseProgress(plan)
+        self._tables = TableEvents(plan, self._judge.tables)
         self.unrecorded: list[Event] = []
         """Events that follow from the replayed output and are not in the journal."""
         self._recorded_at_end = 0
@@ -62,10 +65,12 @@ class OutputReader:
     def _follow(self, event: Event) -> list[Event]:
         """Return the events that follow from this one."""
         if isinstance(event, Output):
-            case = self._progress.hear(event)
-            return [*([case] if case else []), *self._judge.hear(event)]
+            heard = self._judge.hear(event)
+            case = self._progress.start(self._judge.tables.case, event.time)
+            return [*([case] if case else []), *heard, *self._tables.changes(heard)]
         if isinstance(event, TableWritten):
-            return [*self._judge.read_json(event.rank, event.document, event.case)]
+            heard = self._judge.read_json(event.rank, event.document, event.case)
+            return [*heard, *self._tables.changes(heard)]
         if isinstance(event, RankStarted):
             self._judge.clues.place(event.process, event.rank, event.size)
         elif isinstance(event, NodeExamined):
@@ -82,7 +87,13 @@ class OutputReader:
             return
         elif not isinstance(event, DERIVED):
             self.unrecorded += self._follow(event)
-        elif self.unrecorded:
+        else:
+            self._replay_derived(event)
+
+    def _replay_derived(self, event: Event) -> None:
+        if isinstance(event, TableRead) and not self._has_all_output:
+            self._tables.restore(event)
+        if self.unrecorded:
             del self.unrecorded[0]
         elif self._has_all_output:
             self._recorded_at_end += 1
@@ -97,5 +108,5 @@ class OutputReader:
         collective = clues.collective(self._names)
         verdict, self.followed, others = explain(verdict, self._names, examined, collective)
         heard, verdict = self._judge.end(verdict)
-        events: list[Event] = [*heard, *judged(others)]
+        events = [*heard, *judged(others), *self._tables.final_changes(heard)]
         return events[self._recorded_at_end :], verdict

@@ -5,7 +5,6 @@ Formats: src/util.cu of nccl-tests 2.17.3 to 2.19.6, JSON_FILE_VERSION 1 to 3 (2
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +20,22 @@ def read(document: dict[str, Any], printed_on: int, case: int = 0) -> ReadTable:
     table = ReadTable(printed_on, case, program=Path(document["args"][0]).name)
     table.nccl = nccl_version(int(document["nccl_version"]))
     table.flags = {
-        "threads": config["nthreads"],
-        "gpus": config["ngpus"],
-        "min_bytes": config["minimum_bytes"],
-        "max_bytes": config["maximum_bytes"],
-        "step": config["step_factor" if factor else "step_bytes"],
+        "threads": _whole(config["nthreads"]),
+        "gpus": _whole(config["ngpus"]),
+        "min_bytes": _whole(config["minimum_bytes"]),
+        "max_bytes": _whole(config["maximum_bytes"]),
+        "step": _whole(config["step_factor" if factor else "step_bytes"]),
         "factor": int(factor),
-        "warmup": config["warmup_iters"],
-        "iterations": config["iterations"],
-        "aggregated": config["aggregated_iterations"],
-        "checks": config["validation"],
-        "graph": config["graph"],
+        "warmup": _whole(config["warmup_iters"]),
+        "iterations": _whole(config["iterations"]),
+        "aggregated": _whole(config["aggregated_iterations"]),
+        "checks": _whole(config["validation"]),
+        "graph": _whole(config["graph"]),
     }
-    table.ranks = [
-        TableRank(
-            *(one["rank"], one["group"], one["pid"], one["hostname"], one["device"]),
-            *(one["device_hex"], one["device_info"]),
-        )
-        for one in config.get("devices", ())
-    ]
-    table.rows = [_row(one) for one in document["results"]]
+    table.replace_ranks(_rank(device) for device in config.get("devices", ()))
+    table.add_rows([_row(one) for one in document["results"]])
     if "out_of_bounds" in document:
-        table.out_of_bounds = int(document["out_of_bounds"]["count"])
+        table.out_of_bounds = _whole(document["out_of_bounds"]["count"])
     for name, key in (  # 2.17.3 to 2.17.8 misspell both
         ("average_bus_bandwidth", "bandwidth"),
         ("average_bus_bandwidith", "bandwidith"),
@@ -53,13 +46,33 @@ def read(document: dict[str, Any], printed_on: int, case: int = 0) -> ReadTable:
     return table
 
 
+def _whole(value: Any) -> int:
+    """Return the value as a number that an event may have."""
+    number = int(value)
+    if abs(number) >= 1 << 63:
+        raise ValueError(value)
+    return number
+
+
+def _rank(device: dict[str, Any]) -> TableRank:
+    return TableRank(
+        rank=_whole(device["rank"]),
+        group=_whole(device["group"]),
+        pid=_whole(device["pid"]),
+        host=str(device["hostname"]),
+        device=_whole(device["device"]),
+        pci=str(device["device_hex"]),
+        name=str(device["device_info"]),
+    )
+
+
 def _row(one: dict[str, Any]) -> Row:
     return Row(
-        size=int(one["size"]),
-        count=int(one["count"]),
+        size=_whole(one["size"]),
+        count=_whole(one["count"]),
         dtype=str(one["type"]),
         redop=str(one["redop"]),
-        root=int(one["root"]),
+        root=_whole(one["root"]),
         out_of_place=_half(one, "out_of_place"),
         in_place=_half(one, "in_place"),
     )
@@ -74,31 +87,6 @@ def _half(row: dict[str, Any], name: str) -> Timing | None:
     iterations = row.get(f"{name}_per_iter") or {}
     return Timing(
         *(float(time_us), float(half["alg_bw"]), float(half["bus_bw"])),
-        wrong=None if wrong is None else int(wrong),
+        wrong=None if wrong is None else _whole(wrong),
         iterations=tuple(float(iterations[key]) for key in ITERATIONS if key in iterations),
     )
-
-
-def merge(tables: list[ReadTable], document: ReadTable) -> ReadTable:
-    """Merge a document's table into the one from the text, or append it; return the table."""
-    key = (document.case, document.program, False)
-    same = (table for table in tables if (table.case, table.program, table.has_json) == key)
-    table = next(same, None)
-    if table is None:
-        table = document
-        tables.append(table)
-    table.has_json = True
-    if len(document.rows) >= len(table.rows):
-        stamps = {(row.size, row.dtype, row.redop, row.root): row.at for row in table.rows}
-        table.joined.clear()
-        table.rows = [
-            replace(row, at=stamps.get((row.size, row.dtype, row.redop, row.root), ""))
-            for row in document.rows
-        ]
-    table.flags = {**table.flags, **document.flags}
-    table.ranks = document.ranks or table.ranks
-    table.nccl = document.nccl
-    if document.has_footer:
-        table.out_of_bounds = document.out_of_bounds
-        table.average_busbw, table.too_slow = document.average_busbw, document.too_slow
-    return table

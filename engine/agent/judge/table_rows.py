@@ -19,15 +19,17 @@ _WIDTHS = {
     **{"int64": 8, "uint64": 8, "double": 8},
 }
 _TYPE = "|".join(_WIDTHS)
-_HEAD = re.compile(rf"(?<![\w.+-])(\d+)[ \t]+(\d+)[ \t]+({_TYPE})(?=\s|$)")
+_HEAD = re.compile(rf"(?<![\w.+-])(\d{{1,18}})[ \t]+(\d{{1,18}})[ \t]+({_TYPE})(?=\s|$)")
 _REDOP = re.compile(r"[a-z]+")
-_INTEGER = re.compile(r"-?\d+")
+_INTEGER = re.compile(r"-?\d{1,18}")
 _FIRST_EXPONENT = 1_000_000
+_MOST_WRONG = 1 << 62
 _STAMP = re.compile(r"\s+(\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2})\s*$")
 _ALONE = re.compile(r"\s*(?:[a-z]+)?\s*(?:-?\d+)? {30,}\S")  # no out-of-place columns
 _COLUMN = r"(?:N/A|[-+]?\d[\d.]*(?:e[-+]?\d+)?)(?![\d:/\[\]()=<>-])"
 _BEGUN = re.compile(
-    rf"\s*(\d+)[ \t]+(?:\d+)[ \t]+(?:{_TYPE})(?:[ \t]+[a-z]+(?=[ \t]))?(?:[ \t]+{_COLUMN})*[ \t]*"
+    rf"\s*(\d{{1,18}})[ \t]+(?:\d+)[ \t]+(?:{_TYPE})(?:[ \t]+[a-z]+(?=[ \t]))?"
+    rf"(?:[ \t]+{_COLUMN})*[ \t]*"
 )
 _MORE = re.compile(rf"[ \t]*(?:{_COLUMN}[ \t]+)*(?:{_COLUMN}[ \t]*)?")
 
@@ -168,6 +170,6 @@ def _half(columns: list[str], shape: Shape) -> Timing:
     value = float(columns[3])
     if shape.counts_wrong is False or (shape.counts_wrong is None and _is_error(columns[3])):
         return Timing(time_us, algbw, busbw, None, value, iterations)
-    if value != int(value) or value < 0:
+    if value != int(value) or not 0 <= value <= _MOST_WRONG:
         raise ValueError(columns[3])
     return Timing(time_us, algbw, busbw, int(value), iterations=iterations)

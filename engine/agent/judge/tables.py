@@ -1,6 +1,5 @@
 """The tables of nccl-tests, read line by line from a job's output: rows, facts and a footer.
 
-Supervisor and client use this same reader of nccl-tests' formats.
 The formats are those of src/common.cu, src/common.h and src/util.cu of nccl-tests 2.9 to 2.19.6
 (https://github.com/NVIDIA/nccl-tests, 2026-11-22); `table_rows` reads a row, this module the rest.
 """
@@ -8,10 +7,15 @@ The formats are those of src/common.cu, src/common.h and src/util.cu of nccl-tes
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import lru_cache
+from typing import NamedTuple
 
 from engine.agent.judge.table_rows import Fragment, Shape, parse_fragment, parse_row, strip_prefix
-from engine.contract.table import Row, TableRank
+from engine.contract.events import TableRead
+from engine.contract.table import CASE_MARK, MOST_ROWS, Facts, Row, TableRank
 
 _COMMENT = re.compile(
     r"^#|# (?:nccl-tests version|Collective test|nThread|Out of bounds|Avg bus|Reducing maxBytes)"
@@ -30,24 +34,24 @@ _WORTH = (
 _TYPES = ("float", "half", "int8", "int32", "int64", "double", "f8e", "fp8_e")
 """Parts of the names of all types, one of which is in each row: a quick test of many lines."""
 _WORTH_ROW = re.compile(r"(?<=\d)[ \t]+\d+[ \t]+[a-z]")
-_VERSIONS = re.compile(r"# nccl-tests version (\S+) nccl-headers=\d+ nccl-library=(\d+)")
+_VERSIONS = re.compile(r"# nccl-tests version (\S+) nccl-headers=\d+ nccl-library=(\d{1,9})")
 _STARTING = re.compile(r"# (?:Collective test starting: (\S+)|CPU stand-in for nccl-tests' (\w+):)")
 _FLAGS = re.compile(
-    r"# nThread (?P<threads>\d+) nGpus (?P<gpus>\d+) minBytes (?P<min_bytes>\d+)"
-    r" maxBytes (?P<max_bytes>\d+) step: (?P<step>\d+)\((?P<kind>factor|bytes)\)"
-    r" warmup iters: (?P<warmup>\d+)\s+iters: (?P<iterations>\d+)"
-    r"(?: agg iters: (?P<aggregated>\d+))?(?: validation: (?P<checks>\d+))?"
-    r"(?: graph: (?P<graph>\d+))?(?: unalign: (?P<unalign>\d+))?"
+    r"# nThread (?P<threads>\d{1,18}) nGpus (?P<gpus>\d{1,18}) minBytes (?P<min_bytes>\d{1,18})"
+    r" maxBytes (?P<max_bytes>\d{1,18}) step: (?P<step>\d{1,18})\((?P<kind>factor|bytes)\)"
+    r" warmup iters: (?P<warmup>\d{1,18})\s+iters: (?P<iterations>\d{1,18})"
+    r"(?: agg iters: (?P<aggregated>\d{1,18}))?(?: validation: (?P<checks>\d{1,18}))?"
+    r"(?: graph: (?P<graph>\d{1,18}))?(?: unalign: (?P<unalign>\d{1,18}))?"
 )
-CASE = re.compile(r"# gpuctl: case (\d+) of \d+: ")
-"""The line in front of the table of a case of `type: nccl-tests` (plan/modes/nccl_tests.py)."""
-_REDUCED = re.compile(r"# Reducing maxBytes to (\d+) due to memory limitation")
+_CASE = re.compile(rf"{CASE_MARK}(\d{{1,9}}) of \d+: ")
+_REDUCED = re.compile(r"# Reducing maxBytes to (\d{1,18}) due to memory limitation")
 _SKIPPED = re.compile(r"# size \d+ skipped: ")  # from the lab's substitute for nccl-tests
 _RANK = re.compile(
-    r"#\s+Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+(\d+) on\s+(\S+) device\s+(\d+)"
+    r"#\s+Rank\s+(\d{1,18})\s+(?:Group\s+(\d{1,18})\s+)?Pid\s+(\d{1,18}) on\s+(\S+)"
+    r" device\s+(\d{1,18})"
     r" \[([0-9a-fx:]+)\] ?(.*)"
 )
-_BOUNDS = re.compile(r"# Out of bounds values\s*: (\d+) (?:OK|FAILED)\s*$")
+_BOUNDS = re.compile(r"# Out of bounds values\s*: (\d{1,18}) (?:OK|FAILED)\s*$")
 _AVERAGE = re.compile(r"# Avg bus bandwidth\s*: (\S+)(?: GB/s)?\s*(OK|FAILED)?\s*$")
 _CONCLUDED = re.compile(r"# Collective test concluded: (\S+)")
 _NCCL = re.compile(r"NCCL version ([\w.+-]+)")
@@ -58,37 +62,60 @@ _PLUGIN = re.compile(
 _NETWORK = re.compile(r"Using network (\S[^\n]*?)\s*$")
 _OWN_NETWORKS = ("Socket", "IB")
 """NCCL's own networks: with one of them a plugin that was loaded is not used (src/transport)."""
-_DRIVER = re.compile(r"cudaDriverVersion (\d+)\s*$")
+_DRIVER = re.compile(r"cudaDriverVersion (\d{1,9})\s*$")
 _FAILURE = re.compile(
     r"(?:(?P<host>[^\s:\]>]+): |^)(?P<text>Test (?:CUDA|NCCL) failure \S+:\d+ '.*'"
     r"|Test timeout \(\d+s\) \S+:\d+)\s*$"
 )
+UNKNOWN = "nccl-tests"
+"""The collective of a table without the name of its program."""
 _MOST = 100_000  # sizes of a table; with more they count as unknown
+
+
+class _Test(NamedTuple):
+    """What a row tests: rows of one test differ in their size alone."""
+
+    dtype: str
+    redop: str | None
+    root: int | None
 
 
 @dataclass
 class ReadTable:
-    """One table; `printed_on` is the rank of the node that printed it.
+    """One table as far as it is read; `printed_on` is the rank of the node that printed it.
 
+    `number` counts the reader's tables from 0.
     `flags` are the header's numbers by name (min_bytes, max_bytes, step, factor, warmup,
     iterations, aggregated, checks, graph, unalign, threads, gpus), empty without that line. `nccl`
     is the library's version, `plugin` the network plugin's, `driver` CUDA's driver version.
     `out_of_bounds` and `average_busbw` are None without a footer. `copies` is above 1 if several
-    programs printed such tables at once. `begun` is the time of the first line, in seconds. `case`
-    is the number of the case of `type: nccl-tests`, 0 for any other table.
+    programs printed such tables at once. `begun` is the time of the first line as in Facts. `case`
+    is the number of the case of `type: nccl-tests`, 0 for any other table. `rows` and `ranks` are
+    those that are not released yet, `row_count` and `rank_count` count all of them, `sent_rows` and
+    `sent_ranks` those that are in events.
     """
 
     printed_on: int
     case: int = 0
     program: str = ""
+    number: int = 0
     nccl_tests: str = ""
     nccl: str = ""
     plugin: str = ""
     driver: str = ""
     flags: dict[str, int] = field(default_factory=dict)
     ranks: list[TableRank] = field(default_factory=list)
+    rank_count: int = 0
+    sent_ranks: int = 0
     shape: Shape = field(default_factory=Shape)
     rows: list[Row] = field(default_factory=list)
+    row_count: int = 0
+    sent_rows: int = 0
+    tests: dict[_Test, int] = field(default_factory=dict)
+    """The numbers of rows of each test."""
+    last_test: _Test | None = None
+    stamps: dict[tuple[int, _Test], str] = field(default_factory=dict)
+    """The times that `-S` adds to rows, by their size and test."""
     joined: set[Row] = field(default_factory=set)  # those that were torn
     out_of_bounds: int | None = None
     average_busbw: float | None = None
@@ -98,13 +125,13 @@ class ReadTable:
     copies: int = 1
     has_json: bool = False
     is_judged: bool = False
-    begun: float = 0.0
+    begun: str | None = None
 
     @property
     def collective(self) -> str:
         """The program's name without `_perf`, or `nccl-tests` if it is unknown."""
         name, perf, _ = self.program.partition("_perf")  # NAME_SUFFIX of its Makefile: _perf_mpi
-        return name if perf else "nccl-tests"
+        return name if perf else UNKNOWN
 
     @property
     def is_checked(self) -> bool:
@@ -116,19 +143,79 @@ class ReadTable:
         """Return whether nccl-tests printed its footer."""
         return self.out_of_bounds is not None or self.average_busbw is not None
 
-    def sizes(self) -> list[int] | None:
+    def add_rows(self, rows: Iterable[Row]) -> None:
+        """Append the rows."""
+        for row in rows:
+            self.rows.append(row)
+            self.last_test = test = test_of(row)
+            self.tests[test] = self.tests.get(test, 0) + 1
+            self.row_count += 1
+            if row.at:
+                self.stamps[row.size, test] = row.at
+
+    def replace_rows(self, rows: Iterable[Row]) -> None:
+        """Put the rows in the place of those before."""
+        self.joined.clear()
+        self.rows, self.row_count, self.sent_rows, self.tests = [], 0, 0, {}
+        self.add_rows(rows)
+
+    def replace_ranks(self, ranks: Iterable[TableRank]) -> None:
+        """Put the ranks in the place of those before."""
+        self.ranks = list(ranks)
+        self.rank_count, self.sent_ranks = len(self.ranks), 0
+
+    def add_rank(self, rank: TableRank) -> None:
+        """Append the rank."""
+        self.ranks.append(rank)
+        self.rank_count += 1
+
+    @property
+    def has_new_rows(self) -> bool:
+        """Return whether rows are in no event yet."""
+        return self.sent_rows < self.row_count
+
+    @property
+    def has_new_ranks(self) -> bool:
+        """Return whether ranks are in no event yet."""
+        return self.sent_ranks < self.rank_count
+
+    def release(self) -> None:
+        """Free rows and ranks, which nobody needs any more; a run may print very many tables."""
+        self.rows, self.ranks = [], []
+
+    def facts(self) -> Facts:
+        """Return the facts of the table so far, without its ranks, case, verdicts and end."""
+        return Facts(
+            rank=self.printed_on,
+            collective=self.collective,
+            nccl_tests=self.nccl_tests,
+            nccl=self.nccl,
+            plugin=self.plugin,
+            driver=self.driver,
+            flags=dict(self.flags),
+            is_checked=self.is_checked,
+            out_of_bounds=self.out_of_bounds,
+            average_busbw=self.average_busbw,
+            lost=self.lost,
+            from_json=self.has_json,
+            begun=self.begun,
+        )
+
+    def restore(self, facts: Facts) -> None:
+        """Take the facts over that an earlier reader has recorded."""
+        self.printed_on, self.flags, self.begun = facts.rank, dict(facts.flags), facts.begun
+        self.program = "" if facts.collective == UNKNOWN else f"{facts.collective}_perf"
+        self.nccl_tests, self.nccl = facts.nccl_tests, facts.nccl
+        self.plugin, self.driver = facts.plugin, facts.driver
+        self.out_of_bounds, self.average_busbw = facts.out_of_bounds, facts.average_busbw
+        self.has_json = facts.from_json
+
+    def sizes(self) -> tuple[int, ...] | None:
         """Return the message sizes that the header announces; None if they are unknown."""
         flags = self.flags
-        if not flags or flags["step"] <= (1 if flags["factor"] else 0):
+        if not flags:
             return None
-        size = flags["min_bytes"]
-        found: list[int] = []
-        while size <= flags["max_bytes"] and len(found) < _MOST:
-            found.append(size)
-            if flags["factor"] and size == 0:
-                break
-            size = size * flags["step"] if flags["factor"] else size + flags["step"]
-        return found if len(found) < _MOST else None
+        return _sizes(flags["min_bytes"], flags["max_bytes"], flags["step"], flags["factor"])
 
     @property
     def lost(self) -> int:
@@ -136,13 +223,7 @@ class ReadTable:
         printed = self._printed()
         if printed <= 0 or self.out_of_bounds is None:
             return 0
-        if not self.rows:
-            return printed
-        groups: dict[tuple[object, ...], int] = {}
-        for row in self.rows:
-            key = (row.dtype, row.redop, row.root)
-            groups[key] = groups.get(key, 0) + 1
-        return sum(-count % printed for count in groups.values())
+        return sum(-count % printed for count in self.tests.values()) if self.tests else printed
 
     def _printed(self) -> int:
         """Return the number of rows that each of the table's tests printed; 0 if unknown."""
@@ -155,16 +236,38 @@ class ReadTable:
         sizes, printed = self.sizes(), self._printed()
         if sizes is None or printed <= 0 or self.has_footer:
             return None
-        last = self.rows[-1] if self.rows else None
-        group = [row for row in self.rows if last and _same_test(row, last)]
-        found = len(group) % printed
-        if group and found == 0 and self.torn_size is None:
-            return None
-        return self.torn_size if self.torn_size is not None else sizes[min(found, len(sizes) - 1)]
+        count = 0 if self.last_test is None else self.tests[self.last_test]
+        if self.torn_size is not None:
+            return self.torn_size
+        return None if count and count % printed == 0 else sizes[count % printed]
 
 
-def _same_test(row: Row, other: Row) -> bool:
-    return (row.dtype, row.redop, row.root) == (other.dtype, other.redop, other.root)
+def test_of(row: Row) -> _Test:
+    """Return what the row tests."""
+    return _Test(row.dtype, row.redop, row.root)
+
+
+@lru_cache(maxsize=8)
+def _sizes(least: int, most: int, step: int, factor: int) -> tuple[int, ...] | None:
+    if step <= (1 if factor else 0):
+        return None
+    size = least
+    sizes: list[int] = []
+    while size <= most and len(sizes) < _MOST:
+        sizes.append(size)
+        if factor and size == 0:
+            break
+        size = size * step if factor else size + step
+    return tuple(sizes) if len(sizes) < _MOST else None
+
+
+def _time_text(seconds: float) -> str | None:
+    """Return the time as ISO 8601 writes it in UTC; None for 0 and for what is no time."""
+    try:
+        time = datetime.fromtimestamp(seconds, timezone.utc)  # noqa: UP017  Python before 3.11
+    except (ValueError, OverflowError, OSError):
+        return None
+    return time.isoformat().replace("+00:00", "Z") if seconds else None
 
 
 @dataclass(frozen=True)
@@ -197,8 +300,11 @@ class TableReader:
     def __init__(self, programs: tuple[str, ...] = ()) -> None:
         self.tables: list[ReadTable] = []
         self.failures: list[TestFailure] = []
+        self.case = 0
+        """The number of the case that was announced last."""
+        self.changed: dict[int, ReadTable] = {}
+        """The tables that have changed since they were taken out of it, by their numbers."""
         self._programs = programs
-        self._case = 0
         self._streams: dict[tuple[int, str], _Stream] = {}
 
     def reads(self, rank: int, stream: str, text: str) -> bool:
@@ -215,10 +321,60 @@ class TableReader:
         if not self.reads(rank, stream, text):
             return None
         here = self._streams.setdefault((rank, stream), _Stream())
-        announced = CASE.match(text)
+        announced = _CASE.match(text) if (rank, stream) == (0, "stdout") else None
         if announced:
-            self._case = int(announced[1])
+            self.case = int(announced[1])
+            here.table, here.fragment = None, None
             return None
+        table = self._feed(here, rank, text, time)
+        if table is not None:
+            self.changed[table.number] = table
+        return table
+
+    def merge(self, document: ReadTable) -> ReadTable:
+        """Merge a JSON document's table into the one from the text, or add it; return the table."""
+        key = (document.case, document.program, False)
+        same = (one for one in self.tables if (one.case, one.program, one.has_json) == key)
+        table = next(same, None)
+        if table is None:
+            table = document
+            self._add(table)
+        table.has_json = True
+        self.changed[table.number] = table
+        if table is document:
+            return table
+        if document.row_count >= table.row_count:
+            stamps = table.stamps
+            table.replace_rows(
+                replace(row, at=stamps.get((row.size, test_of(row)), "")) for row in document.rows
+            )
+        table.flags = {**table.flags, **document.flags}
+        if document.ranks:
+            table.replace_ranks(document.ranks)
+        table.nccl = document.nccl
+        if document.has_footer:
+            table.out_of_bounds = document.out_of_bounds
+            table.average_busbw, table.too_slow = document.average_busbw, document.too_slow
+        return table
+
+    def restore(self, read: TableRead) -> None:
+        """Take over what an earlier reader has recorded of a table whose output is not kept."""
+        while len(self.tables) <= min(read.table, MOST_ROWS):
+            self._add(ReadTable(0))
+        table, self.case = self.tables[min(read.table, MOST_ROWS)], read.case
+        table.case = read.case
+        if read.facts is not None:
+            table.restore(read.facts)
+            self._streams.setdefault((read.facts.rank, "stdout"), _Stream()).table = table
+        table.add_rows(read.rows[max(0, table.row_count - read.first_row) :])
+        table.rank_count = max(table.rank_count, read.first_rank + len(read.ranks))
+        table.sent_rows, table.sent_ranks = table.row_count, table.rank_count
+
+    def _add(self, table: ReadTable) -> None:
+        table.number = len(self.tables)
+        self.tables.append(table)
+
+    def _feed(self, here: _Stream, rank: int, text: str, time: float) -> ReadTable | None:
         text = strip_prefix(text)
         stripped = _STRIPPED.match(text)
         if stripped:
@@ -256,13 +412,13 @@ class TableReader:
             table = self._begin(here, rank, time)
             table.nccl_tests, table.nccl = versions[1], nccl_version(int(versions[2]))
         elif starting:
-            if table is None or table.flags or table.rows:
+            if table is None or table.flags or table.row_count:
                 table = self._begin(here, rank, time)
             table.program = starting[1] or starting[2]
         elif flags:
-            if table is not None and table.flags and not table.rows and not table.has_footer:
+            if table is not None and table.flags and not table.row_count and not table.has_footer:
                 table.copies += 1
-            elif table is None or table.flags or table.rows:
+            elif table is None or table.flags or table.row_count:
                 table = self._begin(here, rank, time)
             table.flags = {
                 name: int(value)
@@ -276,17 +432,18 @@ class TableReader:
 
     def _begin(self, here: _Stream, rank: int, time: float) -> ReadTable:
         here.fragment = None
-        here.table = ReadTable(rank, self._case, self._program(), begun=time)
+        here.table = ReadTable(rank, self.case, self._program(), begun=_time_text(time))
         here.table.nccl, here.table.driver = here.nccl, here.driver
         here.table.plugin = "" if here.has_own_network else here.plugin
-        self.tables.append(here.table)
+        self._add(here.table)
+        self.changed[here.table.number] = here.table
         return here.table
 
     def _program(self) -> str:
         """Return the program of the next table according to the job's commands."""
         if len(set(self._programs)) == 1:
             return self._programs[0]
-        place = self._case - 1 if self._case else len(self.tables)
+        place = self.case - 1 if self.case else len(self.tables)
         return self._programs[place] if place < len(self._programs) else ""
 
     def _note(self, table: ReadTable, text: str) -> None:
@@ -297,7 +454,7 @@ class TableReader:
             of = TableRank(
                 int(rank), int(group or 0), int(pid), host, int(device), pci, name.strip()
             )
-            table.ranks.append(of)
+            table.add_rank(of)
         elif _SKIPPED.match(text):
             table.skipped += 1
         columns = text.replace("#wrong", " #wrong").split()
@@ -328,7 +485,7 @@ class TableReader:
             if table is None or table.has_footer:
                 table = self._begin(here, rank, time)
             here.fragment, table.torn_size = None, None
-            table.rows.append(row)
+            table.add_rows((row,))
             if is_joined:
                 table.joined.add(row)
             return table

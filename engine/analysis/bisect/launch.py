@@ -1,20 +1,20 @@
 """A round of a bisect as a run: its run file, and the measurements in its output.
 
 One mpirun per trial starts on the head, which prints the output of each trial as a whole when its
-step is over: tables that run side by side stay apart.
+step is over: tables that run side by side stay apart. Each trial is announced as a case.
 """
 
 from config.run.launchers import OPEN_MPI_AGENT
 from config.run.run_file import Role, Task
-from engine.agent.judge.tables import ReadTable, TableReader
+from engine.agent.journal.lines import Line, WholeLines
 from engine.analysis.bisect.rounds import LIMIT_S, Round, Trial
 from engine.analysis.bisect.verdict import Measurement
-from engine.contract.events import Event, Output, RunFinished
-from engine.contract.table import Row
+from engine.contract.events import Event, Output, RunFinished, TableRead
+from engine.contract.table import CASE_MARK
 from engine.plan.modes.mpirun import FIND_OPEN_MPI
 from engine.plan.modes.nccl_tests import FIND_PROGRAM
 from engine.plan.script import WAIT
-from engine.record.lines import Line, WholeLines
+from engine.record.nccl_tests import Table, TableCollector
 
 LEAST_BYTES = 64 * 1024
 """A size that also the lab's CPU stand-in measures, which skips large ones."""
@@ -47,7 +47,7 @@ trial() {{
 }}
 show() {{
   for number; do
-    echo "{_MARK} begin $number"
+    echo "{CASE_MARK}$((number + 1)) of $trials: trial $number"
     cat "$results/$number"
     echo "{_MARK} end $number $(cat "$results/$number.status")"
   done
@@ -76,6 +76,7 @@ def run_file(a_round: Round, nodes: int, largest: int) -> Task:
 def _script(a_round: Round, largest: int) -> str:
     least = min(LEAST_BYTES, largest)
     factor = max(2, largest // least)
+    trials = f"trials={len(a_round.trials)}\n"
     words = f"words=(-b {least} -e {largest} -f {factor} -g 1 -n 20 -w 5 -c 1)\n"
     numbers = iter(range(len(a_round.trials)))
     steps = []
@@ -86,7 +87,7 @@ def _script(a_round: Round, largest: int) -> str:
             shown += [str(number) for number, _ in calls]
             lanes.append("; ".join(_call(number, trial) for number, trial in calls))
         steps.append("".join(f"({lane}) &\n" for lane in lanes) + f"wait\nshow {' '.join(shown)}\n")
-    return _PRELUDE + words + "".join(steps)
+    return _PRELUDE + trials + words + "".join(steps)
 
 
 def _call(number: int, trial: Trial) -> str:
@@ -98,15 +99,20 @@ class RoundReader:
     """A reader of the measurements in a round's events."""
 
     def __init__(self, a_round: Round) -> None:
-        self.measured: list[Measurement] = []
         self._trials = a_round.trials
         self._lines = WholeLines()
-        self._tables = TableReader()
+        self._tables = TableCollector()
+        self._places: dict[int, int] = {}  # of the last table of each trial
+        self._ended: list[tuple[int, int, str]] = []
+        """The trials that have ended: number, status and last line."""
         self._last = ""
 
     def see(self, event: Event) -> None:
         """Read the event."""
-        if isinstance(event, Output):
+        place = self._tables.feed(event)
+        if isinstance(event, TableRead) and place is not None:
+            self._places[event.case - 1] = place
+        elif isinstance(event, Output):
             self._read(self._lines.feed(event))
         elif isinstance(event, RunFinished):
             self._read(self._lines.rest())
@@ -115,33 +121,39 @@ class RoundReader:
         for line in lines:
             if line.rank != 0 or line.stream != "stdout":
                 continue
-            mark, _, rest = line.text.partition(f"{_MARK} ")
-            if mark or not rest:
-                self._tables.feed(line.rank, line.stream, line.text)
-                self._last = line.text.strip() or self._last
-            elif rest.startswith("begin"):
-                self._tables, self._last = TableReader(), ""
+            mark, _, rest = line.text.partition(f"{_MARK} end ")
+            if not mark and rest:
+                number, status = map(int, rest.split())
+                self._ended.append((number, status, self._last))
+            elif line.text.startswith(CASE_MARK):
+                self._last = ""
             else:
-                _, number, status = rest.split()
-                self.measured.append(self._measurement(self._trials[int(number)], int(status)))
+                self._last = line.text.strip() or self._last
 
-    def _measurement(self, trial: Trial, status: int) -> Measurement:
-        table = self._tables.tables[-1] if self._tables.tables else None
+    @property
+    def measured(self) -> list[Measurement]:
+        """The measurements of the trials that have ended."""
+        return [self._measurement(*ended) for ended in self._ended]
+
+    def _measurement(self, number: int, status: int, last: str) -> Measurement:
+        trial, place = self._trials[number], self._places.get(number)
+        table = None if place is None else self._tables.table(place)
         if status == 0 and table is not None and table.rows:
-            return Measurement(trial=trial, gbps=_bus_bandwidth(table, table.rows[-1], trial))
-        error = f"no result within {LIMIT_S} s" if status in (124, 137) else self._last
+            return Measurement(trial=trial, gbps=_bus_bandwidth(table, trial))
+        error = f"no result within {LIMIT_S} s" if status in (124, 137) else last
         return Measurement(trial=trial, gbps=0.0, error=error or f"exit code {status}")
 
 
-def _bus_bandwidth(table: ReadTable, row: Row, trial: Trial) -> float:
-    """Return the row's bus bandwidth in GB/s, of its better half.
+def _bus_bandwidth(table: Table, trial: Trial) -> float:
+    """Return the bus bandwidth of the table's last row in GB/s, of its better half.
 
     It is computed from the time, because nccl-tests prints two decimals (doc/PERFORMANCE.md of
     nccl-tests, 2026-11-22: all_reduce moves 2 (n - 1) / n times the data, broadcast once).
     """
+    row = table.rows[-1]
     times = [half.time_us for half in (row.out_of_place, row.in_place) if half and half.time_us]
     if not times:
         return 0.0
-    ranks = len(table.ranks)
+    ranks = len(table.facts.ranks)
     factor = 2 * (ranks - 1) / ranks if trial.collective == "all_reduce" and ranks > 1 else 1.0
     return row.size / min(times) / 1e3 * factor

@@ -1,7 +1,7 @@
 """`type: nccl-tests`: one mpirun per case (engine/plan/cases.py), one after the other.
 
-The head's script announces every case with a line on stdout, in front of the case's table:
-supervisor and client read from it which table is whose (engine/agent/judge/tables.py).
+The head's script announces every case with a line on stdout, in front of the case's table: the
+supervisor reads from it which table is whose (engine/agent/judge/tables.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from config.run.run_file import NcclTests
 from engine.contract.plan import Case
+from engine.contract.table import CASE_MARK
 from engine.plan.cases import list_cases, size_flag
 from engine.plan.modes.job import Job, Launch
 from engine.plan.modes.mpirun import Layout, mpirun_launch, rank_prelude, rank_slots
@@ -127,7 +128,7 @@ def _call(job: Job[NcclTests], case: Case, layout: Layout, number: str) -> str:
         *(("-d", case.dtype) if case.dtype else ()),
         *(("-o", case.redop) if case.redop else ()),
     ]
-    announce = quote_words("echo", f"# gpuctl: case {number}: {case.title}")
+    announce = quote_words("echo", f"{CASE_MARK}{number}: {case.title}")
     script = rank_script_path(job.run_id)
     ranks = quote_words(layout.function, "bash", script, str(case.number), size, *words)
     return f"{announce}\n{ranks} || exit\n"

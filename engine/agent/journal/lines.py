@@ -4,6 +4,8 @@ The worker sends a line that takes long (a row of nccl-tests at 8 GiB) in pieces
 its progress, and many short lines at once. Readers need each whole line.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import NamedTuple
 
