@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from engine.agent.judge import table_events
+from engine.agent.judge.nccl_correctness import Numbers
 from engine.agent.judge.output_reader import OutputReader
 from engine.contract.codec import from_json
 from engine.contract.events import (
@@ -177,6 +178,16 @@ def test_json_of_an_early_table_takes_the_place_of_its_rows() -> None:
     assert [one.out_of_place and one.out_of_place.iterations for one in found.rows] == [
         (1.0, 2.0, 2.0, 3.5)
     ] * 2
+
+
+def test_rows_and_ranks_are_held_until_the_next_table_begins() -> None:
+    numbers = Numbers(PLAN)
+    events = table_events.TableEvents(PLAN, numbers.reader)
+    for text in [*table(row(8)), *RANKS] * 3:
+        numbers.feed(0, "stdout", text)
+        events.changes()
+    held = [(len(one.rows), len(one.ranks)) for one in numbers.reader.tables]
+    assert held == [(0, 0), (0, 0), (1, 4)]
 
 
 def test_what_is_recorded_of_tables_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -408,8 +408,6 @@ WITHIN = (
 )
 
 
-
-
 def event(kind: str, **fields: object) -> str:
     return json.dumps({"kind": kind, "time": 1.5, **fields}) + "\n"
 

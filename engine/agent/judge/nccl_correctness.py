@@ -82,6 +82,7 @@ class Numbers:
                 break
             found += self._ended(table)
             table.is_judged = True
+            self.reader.changed[table.number] = table
         return found
 
     def _ended(self, table: ReadTable) -> list[Finding]:

@@ -42,12 +42,16 @@ class TableEvents:
         if not changed:
             return []
         events = [event for table in changed.values() for event in self._changes_of(table)]
+        for table in changed.values():
+            if table.is_judged:
+                table.release()
         changed.clear()
         return events
 
     def final_changes(self, heard: Iterable[Event]) -> list[Event]:
         """Return the events about all that is not recorded at the end of the output."""
-        self._reader.changed.update((table.number, table) for table in self._reader.tables)
+        tables = (table for table in self._reader.tables if not table.is_restored)
+        self._reader.changed.update((table.number, table) for table in tables)
         return self.changes(heard)
 
     def restore(self, read: TableRead) -> None:
@@ -83,8 +87,6 @@ class TableEvents:
             ended_at=ended_at,
         )
         table.sent_rows, table.sent_ranks = table.row_count, table.rank_count
-        if table.is_judged:
-            table.release()
         return [event] if self._ranks <= MOST_RANKS else [event, *self._warn(table.printed_on)]
 
     def _warn(self, rank: int) -> list[Event]:

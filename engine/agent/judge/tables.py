@@ -125,6 +125,7 @@ class ReadTable:
     copies: int = 1
     has_json: bool = False
     is_judged: bool = False
+    is_restored: bool = False  # output of it is not kept
     begun: str | None = None
 
     @property
@@ -182,6 +183,7 @@ class ReadTable:
     def release(self) -> None:
         """Free rows and ranks, which nobody needs any more; a run may print very many tables."""
         self.rows, self.ranks = [], []
+        self.joined.clear()
 
     def facts(self) -> Facts:
         """Return the facts of the table so far, without its ranks, case, verdicts and end."""
@@ -358,7 +360,7 @@ class TableReader:
         return table
 
     def restore(self, read: TableRead) -> None:
-        """Take over what an earlier reader has recorded of a table whose output is not kept."""
+        """Take over what an earlier reader has recorded of a table: its output is not kept."""
         while len(self.tables) <= min(read.table, MOST_ROWS):
             self._add(ReadTable(0))
         table, self.case = self.tables[min(read.table, MOST_ROWS)], read.case
@@ -366,7 +368,9 @@ class TableReader:
         if read.facts is not None:
             table.restore(read.facts)
             self._streams.setdefault((read.facts.rank, "stdout"), _Stream()).table = table
-        table.add_rows(read.rows[max(0, table.row_count - read.first_row) :])
+        missing = read.rows[max(0, table.row_count - read.first_row) :]
+        table.is_restored = table.is_restored or not table.row_count or bool(missing)
+        table.add_rows(missing)
         table.rank_count = max(table.rank_count, read.first_rank + len(read.ranks))
         table.sent_rows, table.sent_ranks = table.row_count, table.rank_count
 
