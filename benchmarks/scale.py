@@ -1,19 +1,26 @@
-"""What a run of many nodes costs its head: launch, memory, loss of a node, restart, taking up.
+"""What a run of many nodes costs its head: time, memory and processor, in all and for each node.
 
-    .venv/bin/python -m benchmarks.scale --nodes 8,512 --journal 100 [--json]
+    .venv/bin/python -m benchmarks.scale [--nodes 128,512,2048] [--journal 100] [--json]
 
-The supervisor is a process of its own with the agent's code, its journal on a disk and its
-heartbeats. The nodes are simulated by one process (benchmarks/scale_nodes.py) that shares the
-machine's processors with it, which nodes do not. One run goes through all of it:
+The supervisor is the agent's own, in a process of its own, with its journal on a disk and its
+process for heartbeats. The nodes are simulated by one process (benchmarks/scale_nodes.py) that
+shares the machine's processors with it, which nodes do not. One run goes through all of it:
 
-`launch`: from the run's begin to the first line of the slowest node. `size`: the supervisor's
-resident memory then; `a node`: what each node adds to that of a run of 2. `cpu`: its share of a
-processor while every node prints a line and sends a heartbeat a second. `client`: a client that
-attaches when the journal has so many MiB of output, until it has printed all, and its size.
-`replay`: the supervisor is killed; the next one reads the journal, `resumed` has every node again.
-`lost`: a machine is gone, until its loss is in the journal; `ended`: until no node has a process of
-the attempt any more, and the evidence is collected; `restart`: until the first line of the slowest
-node of the next attempt. `silent`: as `lost`, with a network that passes nothing any more.
+`start`: from the start of the supervisor's process to the first line of the slowest node; `ready`:
+until it listens. `start_cpu`: its processor time for that, and `share` its share of a processor
+while every node prints a line and sends a heartbeat a second. `size`: its largest resident memory
+until then, its process for heartbeats included.
+`answered`: half of the nodes are silent for 10 s; from then on until each answers again.
+`client`: a client that attaches when the journal has so many MiB of output, until it has printed
+all, and its size. `replay`: the supervisor is killed; until the next one has read the journal;
+`resumed` has every node again.
+`lost`: one in a hundred machines is gone, until their loss is in the journal; `ended`: until no
+node has a process of the attempt any more, and the evidence is collected; `restart`: until the
+first line of the slowest node of the next attempt. `silent`: a network passes nothing any more,
+until the loss of its node is in the journal. `end`: from the end of the job to that of the run.
+
+`… a node`: what each node adds to a run of one node: the figures of a supervisor do not grow faster
+than its nodes if these do not grow.
 """
 
 import argparse
@@ -24,56 +31,74 @@ import multiprocessing
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from benchmarks.endless_line import peak_of
 from benchmarks.floods import plan_of
-from benchmarks.scale_nodes import BATCH, SimulatedNodes
-from benchmarks.scale_supervisor import NODES, READY
+from benchmarks.scale_nodes import LINE, SimulatedNodes
+from benchmarks.scale_supervisor import NODES, PLAN
 from engine.agent.journal.journal_file import JOURNAL, JournalReader
 from engine.agent.link.heartbeat import BEAT_S
 from engine.contract.codec import from_json, to_json
-from engine.contract.plan import RetryPlan
+from engine.contract.orders import RunOrder
+from engine.contract.plan import LaunchPlan, RetryPlan
 from engine.session.bundle import agent_bundle
 
-FIRST_LINE = '"the first line"'
+FIRST_LINE = "the first line"
 STEADY_S = 10.0
+SILENCE_S = 10.0
 WAIT_S = 180.0
 _CAUGHT_UP = "caught-up.json"
+_A_NODE = (
+    ("start", "ms", 1e3),
+    ("start_cpu", "ms", 1e3),
+    ("share", "ms/s", 1e3),
+    ("size", "KiB", 1024),
+)
 
 
 @dataclass(frozen=True)
-class Figures:
-    """The figures of one run, as described above: seconds, MiB, events a second."""
+class Start:
+    """The figures of a run's start, as described above: seconds, MiB."""
 
     nodes: int
-    launch: float
+    ready: float
+    start: float
+    start_cpu: float
+    share: float
     size: float
-    cpu: float
+
+
+@dataclass(frozen=True)
+class Figures(Start):
+    """The figures of one run, as described above: seconds, MiB, events a second."""
+
+    answered: float
     filled_mib: float
     fill_events: float
     size_filled: float
     client: float
     client_size: float
     replay: float
-    replay_events: float
     resumed: float
     lost: float
     ended: float
     restart: float
     silent: float
+    end: float
 
 
 class Watch:
-    """A reader of the run's journal as it grows; `at` is the time of the last event waited for."""
+    """A reader of the run's journal as it grows; it waits for events."""
 
     def __init__(self, path: Path) -> None:
         self._reader = JournalReader(path)
@@ -87,24 +112,30 @@ class Watch:
             for line in self._reader.read():
                 self.events += 1
                 self.size += len(line)
-                if len(line) > len(BATCH):  # nothing else is as long as a batch of output
-                    continue
                 event = json.loads(line)
                 if is_it(event):
                     return float(event["time"])
             time.sleep(0.01)
         raise TimeoutError(f"no {what} within {WAIT_S:g} s")
 
-    def kind(self, kind: str) -> float:
-        """Return the time of the next event of the kind."""
-        return self.wait(lambda event: event["kind"] == kind, kind)
+    def kind(self, kind: str, nodes: int = 1) -> float:
+        """Return the time of the next event of the kind, or of the last one of so many nodes."""
+        seen: set[int | None] = set()
 
-    def lines(self, nodes: int, text: str) -> float:
-        """Return the time at which the last of so many nodes has printed such a line."""
+        def is_last(event: dict[str, Any]) -> bool:
+            if event["kind"] == kind:
+                seen.add(event.get("rank"))
+            return len(seen) == nodes
+
+        return self.wait(is_last, f"{kind} of {nodes} nodes")
+
+    def lines(self, nodes: int, text: str, since: float = 0.0) -> float:
+        """Return the time at which the last of so many nodes has printed the line, since then."""
         seen: set[int] = set()
 
         def is_last(event: dict[str, Any]) -> bool:
-            if event["kind"] == "output" and text in json.dumps(event["text"]):
+            is_line = event["kind"] == "output" and event["text"] == text
+            if is_line and event["time"] >= since:
                 seen.add(event["rank"])
             return len(seen) == nodes
 
@@ -121,126 +152,192 @@ class Watch:
             self.size += len(line)
 
 
-def measure(nodes: int, journal_mib: float) -> Figures:
-    """Return the figures of one run of so many nodes."""
-    with tempfile.TemporaryDirectory(prefix="gpuctl-") as name, simulated(Path(name), nodes) as to:
-        return _measure(Path(name), nodes, journal_mib, to)
+class SimulatedRun:
+    """A run with simulated nodes. `say` tells them what happens, `watch` reads the journal."""
 
+    def __init__(self, folder: Path, plan: LaunchPlan, say: Connection) -> None:
+        self.folder, self.nodes, self._say = folder / plan.run_id, len(plan.nodes), say
+        order = RunOrder(plan, {})
+        (folder / PLAN).write_text(json.dumps(to_json(order.without_common_texts())))
+        self._notified = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._notified.bind(str(folder / "notify.sock"))
+        self._supervisors: list[subprocess.Popen[bytes]] = []
+        self.watch = Watch(self.folder / JOURNAL)
 
-def _measure(folder: Path, nodes: int, journal_mib: float, to: Connection) -> Figures:
-    retry = RetryPlan(attempts=9, on=("node-lost",), backoff_s=0, node_wait_s=600)
-    plan = replace(plan_of(nodes), stop_criteria="master-done", retry=retry)
-    (folder / "plan.json").write_text(json.dumps(to_json(plan)))
-    (folder / "agent.pyz").write_bytes(agent_bundle().data)  # the head's, for the client
-    watch = Watch(folder / JOURNAL)
-    first = _start(folder)
-    began = watch.kind("run_started")
-    launch = watch.lines(nodes, FIRST_LINE) - began
-    used = _cpu_of(first.pid)
-    time.sleep(STEADY_S)
-    cpu = (_cpu_of(first.pid) - used) / STEADY_S
-    size = _size_of(first.pid)
+    def say(self, what: str, *ranks: int) -> None:
+        """Let something happen to these nodes, or to all: see SimulatedNodes."""
+        self._say.send((what, ranks))
 
-    watch.read()
-    events, before, filling = watch.events, watch.size, time.monotonic()
-    to.send(("fill",))
-    while watch.size - before < journal_mib * 2**20:
-        watch.read()
-        time.sleep(0.02)
-    to.send(("calm",))
-    fill_events = (watch.events - events) / (time.monotonic() - filling)
-    watch.lines(nodes, "step")  # what waited in the pipes is read
-    client, client_size = attach(folder)
-    watch.read()
-    size_filled, recorded = _size_of(first.pid), watch.events
+    def supervise(self) -> subprocess.Popen[bytes]:
+        """Start a supervisor in a session of its own, and return it when it listens."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.scale_supervisor", str(self.folder)],
+            env={**os.environ, "NOTIFY_SOCKET": self._notified.getsockname()},
+            start_new_session=True,
+        )
+        self._supervisors.append(process)
+        self._notified.settimeout(WAIT_S)
+        assert self._notified.recv(64) == b"READY=1"
+        return process
 
-    first.send_signal(signal.SIGKILL)
-    first.wait()
-    (folder / READY).unlink()
-    killed = time.time()
-    second = _start(folder)
-    watch.kind("supervisor_resumed")
-    resumed = watch.lines(nodes, "step") - killed
-    replay = float((folder / READY).read_text())
-
-    lost, ended, restart = _lose(watch, to, "die", nodes)
-    time.sleep(3 * BEAT_S)  # a node is watched from its first heartbeat on
-    silent, *_ = _lose(watch, to, "silence", nodes)
-    to.send(("exit", 0))
-    watch.kind("run_finished")
-    assert second.wait() == 0
-    filled = (watch.size - before) / 2**20
-    return Figures(
-        nodes,
-        launch,
-        size,
-        cpu,
-        filled,
-        fill_events,
-        size_filled,
-        client,
-        client_size,
-        replay,
-        recorded / replay,
-        resumed,
-        lost,
-        ended,
-        restart,
-        silent,
-    )
-
-
-def _lose(watch: Watch, to: Connection, how: str, nodes: int) -> tuple[float, float, float]:
-    """Lose the last node; return the seconds until that is known, the attempt's end, the next."""
-    watch.read()
-    hit = time.time()
-    to.send((how, nodes - 1))
-    lost = watch.kind("node_lost") - hit
-    ended = watch.kind("attempt_ended") - hit
-    restart = watch.lines(nodes, FIRST_LINE) - hit
-    return lost, ended, restart
+    def close(self) -> None:
+        """Kill a supervisor that runs; close the journal and the socket."""
+        for supervisor in self._supervisors:
+            supervisor.kill()
+            supervisor.wait()
+        self.watch.close()
+        self._notified.close()
 
 
 @contextlib.contextmanager
-def simulated(folder: Path, nodes: int) -> Iterator[Connection]:
-    """Yield the connection that brings orders to the simulated nodes."""
+def simulated_run(plan: LaunchPlan) -> Iterator[SimulatedRun]:
+    """Yield a run whose nodes are simulated, each with a socket, in one process."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with tempfile.TemporaryDirectory(prefix="gpuctl-") as name:
+        folder = Path(name)
 
-    def play() -> None:
-        SimulatedNodes(folder / NODES, nodes, theirs).run()
+        def play() -> None:
+            SimulatedNodes(folder / NODES, len(plan.nodes), theirs).run()
 
-    process = context.Process(target=play, daemon=True)
-    process.start()
-    while not (folder / NODES).exists():
-        time.sleep(0.01)
-    try:
-        yield ours
-    finally:
-        process.kill()
-        process.join()
-
-
-def _start(folder: Path) -> subprocess.Popen[bytes]:
-    """Start a supervisor; return it once it listens."""
-    argv = [sys.executable, "-m", "benchmarks.scale_supervisor", str(folder)]
-    process = subprocess.Popen(argv)
-    while not (folder / READY).exists():
-        assert process.poll() is None, "the supervisor has ended"
-        time.sleep(0.01)
-    return process
+        process = context.Process(target=play, daemon=True)
+        process.start()
+        run = SimulatedRun(folder, plan, ours)
+        try:
+            while not (folder / NODES).exists():
+                time.sleep(0.01)
+            yield run
+        finally:
+            run.close()
+            process.kill()
+            process.join()
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def _size_of(pid: int) -> float:
-    """Return the resident memory of the process, in MiB."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
+def members_of(session: int) -> list[int]:
+    """Return the processes of the session."""
+    members = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if os.getsid(int(path.name)) == session:
+                members.append(int(path.name))
+    return members
 
 
-def _cpu_of(pid: int) -> float:
-    """Return the processor time that the process has used, in seconds."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def long_plan(nodes: int) -> LaunchPlan:
+    """Return the plan of a run that goes on when nodes are lost."""
+    retry = RetryPlan(attempts=9, on=("node-lost",), backoff_s=0, node_wait_s=600)
+    return replace(plan_of(nodes), stop_criteria="master-done", retry=retry)
+
+
+def measure(nodes: int, journal_mib: float) -> Figures:
+    """Return the figures of one run of so many nodes."""
+    with simulated_run(long_plan(nodes)) as run:
+        began = time.time()
+        first = run.supervise()
+        start = _measure_start(run, first.pid, began)
+        watch = run.watch
+
+        half = tuple(range(nodes // 2, nodes))
+        run.say("silence", *half)
+        time.sleep(SILENCE_S)
+        run.say("speak", *half)
+        spoken = time.time()
+        answered = watch.kind("node_answers_again", len(half)) - spoken
+
+        watch.read()
+        events, before, filling = watch.events, watch.size, time.monotonic()
+        run.say("fill")
+        while watch.size - before < journal_mib * 2**20:
+            watch.read()
+            time.sleep(0.02)
+        run.say("calm")
+        fill_events = (watch.events - events) / (time.monotonic() - filling)
+        watch.lines(nodes, LINE, time.time())  # what waited in the pipes is read
+        (run.folder / "agent.pyz").write_bytes(agent_bundle().data)  # the head's, for the client
+        client, client_size = attach(run.folder)
+        watch.read()
+        size_filled = _peak(first.pid)
+
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        killed = time.time()
+        second = run.supervise()
+        replay = time.time() - killed
+        watch.kind("supervisor_resumed")
+        watch.lines(nodes, LINE, killed)
+        resumed = time.time() - killed
+
+        lost, ended, restart = _lose(run, "die", range(nodes - max(1, nodes // 100), nodes))
+        time.sleep(3 * BEAT_S)  # a node is watched from its first heartbeat on
+        silent, *_ = _lose(run, "silence", range(nodes - 1, nodes))
+        run.say("exit", 0)
+        over = time.time()
+        end = watch.kind("run_finished") - over
+        assert second.wait() == 0
+        return Figures(
+            **asdict(start),
+            answered=answered,
+            filled_mib=(watch.size - before) / 2**20,
+            fill_events=fill_events,
+            size_filled=size_filled,
+            client=client,
+            client_size=client_size,
+            replay=replay,
+            resumed=resumed,
+            lost=lost,
+            ended=ended,
+            restart=restart,
+            silent=silent,
+            end=end,
+        )
+
+
+def measure_start(nodes: int) -> Start:
+    """Return the figures of the start of a run of so many nodes, and end it."""
+    with simulated_run(long_plan(nodes)) as run:
+        began = time.time()
+        supervisor = run.supervise()
+        start = _measure_start(run, supervisor.pid, began)
+        run.say("exit", 0)
+        assert supervisor.wait() == 0
+        return start
+
+
+def _measure_start(run: SimulatedRun, pid: int, began: float) -> Start:
+    ready = time.time() - began
+    start = run.watch.lines(run.nodes, FIRST_LINE) - began
+    cpu = _cpu(pid)
+    time.sleep(STEADY_S)
+    share = (_cpu(pid) - cpu) / STEADY_S
+    return Start(run.nodes, ready, start, cpu, share, _peak(pid))
+
+
+def _lose(run: SimulatedRun, how: str, ranks: range) -> tuple[float, float, float]:
+    """Lose nodes; return the seconds until that is known, the attempt's end, the next."""
+    run.watch.read()
+    hit = time.time()
+    run.say(how, *ranks)
+    lost = run.watch.kind("node_lost", len(ranks)) - hit
+    ended = run.watch.kind("attempt_ended") - hit
+    restart = run.watch.lines(run.nodes, FIRST_LINE, hit) - hit
+    return lost, ended, restart
+
+
+def _peak(session: int) -> float:
+    """Return the largest resident memory so far of the session's processes, in MiB."""
+    return sum(peak_of(pid) for pid in members_of(session))
+
+
+def _cpu(session: int) -> float:
+    """Return the processor time of the session's processes, in seconds."""
+    ticks = 0
+    for pid in members_of(session):
+        values = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += sum(map(int, values[11:15]))  # with those of its children that have ended
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def attach(folder: Path) -> tuple[float, float]:
@@ -264,7 +361,6 @@ def follow(folder: Path) -> None:
     from cli.output import Output
     from cli.run_view import RunView
     from engine.contract.events import Event
-    from engine.contract.plan import LaunchPlan
     from engine.record.history import History
     from engine.session import head, session
     from tests.engine.conftest import make_inventory
@@ -276,7 +372,7 @@ def follow(folder: Path) -> None:
     patched: Any = head
     patched.connect = connect
     patched.run_folder = lambda _: str(folder)
-    plan = from_json(LaunchPlan, json.loads((folder / "plan.json").read_text()))
+    plan = from_json(RunOrder, json.loads((folder.parent / PLAN).read_text())).plan
     began, runs, view = time.time(), folder / "client", RunView(plan, Output())
     with History(runs) as history:
         history.begin(plan)
@@ -288,28 +384,34 @@ def follow(folder: Path) -> None:
             part.write_text(str(time.time() - began))
             part.rename(folder / _CAUGHT_UP)  # whole: this process is killed once it is there
 
-    asyncio.run(session.follow(plan.run_id, make_inventory(1), runs, see))
+    inventory = make_inventory(1).model_copy(update={"cluster": plan.cluster})
+    asyncio.run(session.follow(plan.run_id, inventory, runs, see))
 
 
 def main() -> None:
     """Print a table on stdout, or JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--nodes", default="8,512", help="numbers, such as 8,512")
+    parser.add_argument("--nodes", default="128,512,2048", help="numbers, such as 8,512")
     parser.add_argument("--journal", type=float, default=100, metavar="MIB", help="of output")
+    parser.add_argument("--start", action="store_true", help="measure the start alone")
     parser.add_argument("--json", action="store_true", help="one JSON document")
     parser.add_argument("--follow", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.follow:
         follow(arguments.follow)
         return
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    found = [measure(int(nodes), arguments.journal) for nodes in arguments.nodes.split(",")]
+    base, runs = min((measure_start(1) for _ in range(3)), key=lambda run: run.start), []
+    for nodes in map(int, arguments.nodes.split(",")):
+        runs.append(measure_start(nodes) if arguments.start else measure(nodes, arguments.journal))
     if arguments.json:
-        print(json.dumps([asdict(one) for one in found], indent=2))
+        print(json.dumps([asdict(run) for run in (base, *runs)], indent=2))
         return
-    for name in asdict(found[0]):
-        print(f"{name:14}" + "".join(f"{getattr(one, name):12,.2f}" for one in found))
+    for field in fields(runs[0]):
+        values = [getattr(run, field.name) for run in runs]
+        print(f"{field.name:24}" + "".join(f"{value:12,.2f}" for value in values))
+    for name, unit, factor in _A_NODE:
+        added = [(getattr(run, name) - getattr(base, name)) / run.nodes * factor for run in runs]
+        print(f"{name + ' a node, ' + unit:24}" + "".join(f"{value:12,.2f}" for value in added))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import selectors
 import socket
 import time
 from collections import deque
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ class SimulatedNode:
         self.unsent = b""
         self.heard = b""
         self.sequence = 0
-        self.has_order = self.runs = self.is_silent = self.has_ended = False
+        self.has_order = self.runs = self.is_silent = self.has_ended = self.is_dead = False
         self.heartbeats: dict[str, Any] | None = None
 
     def turn_to(self, heartbeats: dict[str, Any]) -> None:
@@ -87,7 +88,7 @@ class SimulatedNodes:
         self._beats.setblocking(False)
         self._beats.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 21)
         self._parts = 0
-        self._fills = self._is_paused = False
+        self._fills = False
 
     def run(self) -> None:
         """Play the nodes until the order `end`."""
@@ -107,29 +108,28 @@ class SimulatedNodes:
                 self._live()
                 due = time.monotonic() + BEAT_S / _PARTS
 
-    def _obey(self, what: str, rank: int = 0) -> None:
-        node = self._nodes[rank]
-        if what == "die":  # the machine is gone, and its connections with it
-            node.runs, node.heartbeats = False, None
-            self._close(node)
-        elif what == "silence":  # its network is gone: connections stay, and nothing passes
-            node.is_silent = True
-        elif what == "exit":
-            self._end(node, 0)
-        elif what == "fill":
-            self._fills = True
-            for one in self._nodes:
-                self._flush(one)
-        elif what == "calm":
-            self._fills = False
-        elif what in ("pause", "resume"):  # the network of all nodes passes nothing for a while
-            self._is_paused = what == "pause"
+    def _obey(self, what: str, ranks: Sequence[int] = ()) -> None:
+        """Let something happen to the nodes with these ranks, or to all."""
+        if what in ("fill", "calm"):
+            self._fills = what == "fill"
+        for node in (self._nodes[rank] for rank in ranks) if ranks else self._nodes:
+            if what == "die":  # the machine is gone, and its connections with it
+                node.runs, node.heartbeats, node.is_dead = False, None, True
+                self._close(node)
+            elif what == "exit":
+                self._end(node, 0)
+            elif what == "fill":
+                self._flush(node)
+            elif what == "silence" and node.connection is not None:
+                self._selector.unregister(node.connection)  # it stays, and passes nothing
+                node.is_silent = True
+            elif what == "speak" and node.connection is not None:  # the end of a silence
+                self._selector.register(node.connection, selectors.EVENT_READ, node)
+                node.is_silent = False
+                self._flush(node)
 
     def _live(self) -> None:
         """Send the heartbeats and the lines of a second, for one part of the nodes."""
-        if self._is_paused:
-            self._hear_answers()
-            return
         self._parts += 1
         number, part = divmod(self._parts, _PARTS)
         for node in self._nodes[part::_PARTS]:
@@ -155,7 +155,7 @@ class SimulatedNodes:
         try:
             while True:
                 answer = unseal(bytes.fromhex(key), b"a", self._beats.recv(64))
-                if answer and not self._is_paused:
+                if answer and not self._nodes[answer[0]].is_silent:
                     self._nodes[answer[0]].watch.hear(0, time.monotonic())
         except BlockingIOError:
             return
@@ -169,6 +169,9 @@ class SimulatedNodes:
         self._close(node)
         if how == b"open":
             node.begin()
+        elif node.is_dead:
+            connection.close()
+            return
         else:
             node.unsent, node.heard = to_line(Reached()).encode() + b"\n", b""
         node.connection = connection
@@ -188,8 +191,6 @@ class SimulatedNodes:
             data = b""
         if not data:
             self._close(node)
-            return
-        if node.is_silent:
             return
         *lines, node.heard = (node.heard + data).split(b"\n")
         for line in lines:
@@ -232,7 +233,7 @@ class SimulatedNodes:
 
     def _flush(self, node: SimulatedNode) -> None:
         """Send what waits, as much as is taken."""
-        if node.connection is None or node.is_silent or self._is_paused:
+        if node.connection is None or node.is_silent:
             return
         try:
             while True:
@@ -251,6 +252,7 @@ class SimulatedNodes:
 
     def _close(self, node: SimulatedNode) -> None:
         if node.connection is not None:
-            self._selector.unregister(node.connection)
+            if not node.is_silent:
+                self._selector.unregister(node.connection)
             node.connection.close()
             node.connection = None

@@ -1,9 +1,9 @@
-"""The supervisor's process of benchmarks/scale.py: the agent's own code, with simulated nodes.
+"""The supervisor's process of benchmarks/scale.py: the agent's own, with simulated nodes.
 
     python -m benchmarks.scale_supervisor FOLDER
 
-FOLDER has `plan.json` and the socket `nodes.sock` of benchmarks/scale_nodes.py. Nothing else of
-gpuctl is imported, so its size is that of a supervisor.
+FOLDER is a run's, next to `plan.json` and the socket `nodes.sock` of benchmarks/scale_nodes.py.
+Nothing else of gpuctl is imported, so its size is that of a supervisor.
 """
 
 from __future__ import annotations
@@ -11,25 +11,20 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import time
 from asyncio.subprocess import Process
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from benchmarks.worker_sockets import Pipes
-from engine.agent.head.run_state import journal_events
-from engine.agent.head.supervisor import Supervisor
-from engine.agent.head.supervisor_process import answers_of
-from engine.agent.journal.journal import Journal
-from engine.agent.journal.journal_file import JOURNAL
-from engine.agent.link.control import SOCKET, serve
+from engine.agent.head import supervisor_process
+from engine.agent.head.queue import Queue
+from engine.agent.journal.locks import create_folder
 from engine.agent.link.launcher import HELD
 from engine.contract.codec import from_json
-from engine.contract.plan import LaunchPlan
+from engine.contract.orders import RunOrder
 
+PLAN = "plan.json"
 NODES = "nodes.sock"
-READY = "ready"
-"""A file in the folder; it has the seconds that a supervisor took to read its journal."""
 
 
 class SimulatedNodes:
@@ -70,20 +65,16 @@ class SimulatedNodes:
         raise AssertionError("the plan says keep")
 
 
-async def supervise(folder: Path) -> None:
-    """Supervise the run to its end, as engine/agent/head/supervisor_process.py does."""
-    plan = from_json(LaunchPlan, json.loads((folder / "plan.json").read_text()))
-    journal = Journal(folder / JOURNAL)
-    began = time.monotonic()
-    recorded = journal_events(folder / JOURNAL)
-    supervisor = Supervisor(plan, {}, journal, SimulatedNodes(folder / NODES), recorded)
-    (folder / READY).write_text(str(time.monotonic() - began))
-    server = await serve(folder, journal, answers_of(supervisor))
-    await supervisor.run()
-    server.close()
-    (folder / SOCKET).unlink()
-    journal.close()
+def supervise(folder: Path) -> None:
+    """Supervise the run to its end, as engine/agent/main.py does in the supervisor's unit."""
+    order = from_json(RunOrder, json.loads((folder.parent / PLAN).read_text()))
+    create_folder(folder, exist_ok=True)  # and hold it
+    names = tuple(node.name for node in order.plan.nodes)
+    assert Queue(folder.parent).enter(folder.name, names, may_wait=False)
+    process: Any = supervisor_process
+    process.Units = lambda *_: SimulatedNodes(folder.parent / NODES)
+    process.supervise_run(folder, order.with_common_texts(), folder / "agent.pyz")
 
 
 if __name__ == "__main__":
-    asyncio.run(supervise(Path(sys.argv[1])))
+    supervise(Path(sys.argv[1]))

@@ -90,7 +90,7 @@ def _serve(command: str, folder: Path) -> int:
 
 
 def start(folder: Path) -> int:
-    """Start the run from stdin, `{"plan": …, "secrets": …, "notify_secrets": …}`, in its own unit.
+    """Start the run from stdin, a RunOrder, in its own unit.
 
     Return 0, or BUSY with `{"busy": [RUN, …]}` on stdout if other runs have its nodes. A run with
     `queue` in its plan waits for them in its unit.
@@ -105,8 +105,8 @@ def start(folder: Path) -> int:
     from engine.contract.plan import LaunchPlan
 
     run = json.loads(sys.stdin.buffer.read())
-    planned = run.pop("plan")
-    plan, queue = from_json(LaunchPlan, planned), Queue(folder.parent)
+    planned = {"plan": run.pop("plan"), "common": run.pop("common", None)}
+    plan, queue = from_json(LaunchPlan, planned["plan"]), Queue(folder.parent)
     busy = () if plan.queue else queue.runs_in_the_way(_node_names(plan))
     if not busy:
         create_folder(folder)  # held until the supervisor, which holds it too, listens
@@ -114,7 +114,7 @@ def start(folder: Path) -> int:
         # Clients must call the agent that runs, also after an upgrade of the client.
         (folder / "agent.pyz").symlink_to(_this_file())
         write_secrets(folder, json.dumps(run).encode())
-        write_handover(folder, json.dumps({"plan": planned}).encode())
+        write_handover(folder, json.dumps(planned).encode())
         status = start_unit(folder, f"{_this_file()}/{PROGRAM}")
         if status == 0:
             return 0
@@ -150,7 +150,7 @@ def supervise(folder: Path) -> int:
     protect_folder(folder)  # the queue's sign that the run lives
     if not Queue(folder.parent).enter(folder.name, _node_names(plan), may_wait=plan.queue):
         return BUSY
-    supervise_run(folder, order, _this_file())
+    supervise_run(folder, order.with_common_texts(), _this_file())
     mark_used(folder)
     remove_handover(folder)
     return 0

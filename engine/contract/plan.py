@@ -5,7 +5,9 @@ Client and agent have the same classes. Times are in seconds, sizes in bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, Optional
 
 from config.identifiers import ClusterName, NodeName, RunId, RunName, SshHost
@@ -184,12 +186,61 @@ class NodePlan:
 
 @dataclass(frozen=True)
 class CommonTexts:
-    """The texts that all nodes of a size share; a node's own values override them."""
+    """The texts that all nodes share; a node's own values override them.
+
+    Every node has the addresses of all nodes: without these texts the size of a plan would grow
+    with the square of their number.
+    """
 
     environment: dict[str, str]
     secrets: dict[str, str]
     files: dict[str, str]
     script: str
+
+    @classmethod
+    def of(cls, nodes: Sequence[NodePlan]) -> CommonTexts:
+        """Return the texts that all these nodes have; as the script, that of the last one."""
+        return cls(
+            environment=_common([node.environment for node in nodes]),
+            secrets=_common([node.secrets for node in nodes]),
+            files=_common([node.files for node in nodes]),
+            script=nodes[-1].script if all(node.script for node in nodes) else "",
+        )
+
+    def remove_from(self, node: NodePlan) -> NodePlan:
+        """Return the node without these texts; its script is empty if it is the common one."""
+        return replace(
+            node,
+            environment=_without(node.environment, self.environment),
+            secrets=_without(node.secrets, self.secrets),
+            files=_without(node.files, self.files),
+            script="" if node.script == self.script else node.script,
+        )
+
+    def add_to(self, node: NodePlan) -> NodePlan:
+        """Return the node with these texts; its own override them."""
+        return replace(
+            node,
+            environment={**self.environment, **node.environment},
+            secrets={**self.secrets, **node.secrets},
+            files={**self.files, **node.files},
+            script=node.script or self.script,
+        )
+
+
+def _common(texts: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the entries that all mappings have."""
+    first, *others = texts
+    return {
+        name: text
+        for name, text in first.items()
+        if all(other.get(name) == text for other in others)
+    }
+
+
+def _without(own: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    """Return the entries of `own` that `known` lacks."""
+    return {name: text for name, text in own.items() if name not in known}
 
 
 @dataclass(frozen=True)
@@ -275,7 +326,12 @@ class LaunchPlan:
         """The patterns of files that come back at the end."""
         return self.code.outputs if self.code else ()
 
-    @property
+    @functools.cached_property
+    def hosts(self) -> str:
+        """Return the nodes in rank order, as lines of /etc/hosts: `ADDRESS NAME`."""
+        return "".join(f"{node.private_ip} {node.name}\n" for node in self.nodes)
+
+    @functools.cached_property
     def head_rank(self) -> Optional[int]:
         """Return the rank of the head; None if the run does not use it."""
         ranks = [node.rank for node in self.nodes if node.name == self.head]

@@ -5,7 +5,7 @@ environment for three nodes are in the launch plan already, with stand-ins for t
 nodes that will be left (engine/agent/head/resizing.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from engine.agent.head.resizing import stand_in_address
 from nodes.inventory import Node
@@ -17,18 +17,3 @@ def stand_ins(nodes: Sequence[Node]) -> tuple[Node, ...]:
         node.model_copy(update={"rank": rank, "private_ip": stand_in_address(rank)})
         for rank, node in enumerate(nodes)
     )
-
-
-def common(texts: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the entries that all mappings have."""
-    first, *others = texts
-    return {
-        name: text
-        for name, text in first.items()
-        if all(other.get(name) == text for other in others)
-    }
-
-
-def without(own: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
-    """Return the entries of `own` that `known` lacks."""
-    return {name: text for name, text in own.items() if name not in known}

@@ -24,7 +24,7 @@ from engine.contract.plan import (
     SizedNode,
     Sweep,
 )
-from engine.plan.elastic_plans import common, stand_ins, without
+from engine.plan.elastic_plans import stand_ins
 from engine.plan.environment import has_work_folder, node_environment, variables_of
 from engine.plan.gates import plan_sweep
 from engine.plan.modes import MODES
@@ -158,25 +158,23 @@ def _size(run: Run, inventory: Inventory, run_id: str, nodes: tuple[Node, ...]) 
     nodes = stand_ins(nodes)
     job, launch = _launch(run, inventory, run_id, nodes)
     plans = [_node_plan(job, launch, inventory, rank) for rank in range(len(nodes))]
-    texts = {
-        key: common([getattr(plan, key) for plan in plans])
-        for key in ("environment", "secrets", "files")
-    }
-    script = plans[-1].script
+    common = CommonTexts.of(plans)
     return Size(
         network=network_plan(run, choose_preset(run, nodes), inventory, nodes),
         startup_order=launch.startup_order,
         stop_criteria=launch.stop_criteria,
         ready=launch.ready,
-        common=CommonTexts(script=script, **texts),
+        common=common,
         nodes=tuple(
             SizedNode(
-                role=plan.role,
-                processes=plan.processes,
-                script=None if plan.script == script else plan.script,
-                **{key: without(getattr(plan, key), texts[key]) for key in texts},
+                role=own.role,
+                processes=own.processes,
+                environment=own.environment,
+                secrets=own.secrets,
+                files=own.files,
+                script=own.script or None,
             )
-            for plan in plans
+            for own in map(common.remove_from, plans)
         ),
     )
 

@@ -101,7 +101,7 @@ class Head:
                 )
                 command = f"test -d {shlex.quote(bundle.path)} || exit {_NO_AGENT}; exec {start}"
                 more = {name: secrets[name] for name in secret_names(plan.notify)}
-                text = json.dumps(to_json(RunOrder(plan, used, more)))
+                text = json.dumps(to_json(RunOrder(plan, used, more).without_common_texts()))
                 self.start_requested = True
                 done = await connections.run(head, command, stdin=text, timeout=_START_S)
                 if done.exit_status == _NO_AGENT:  # the head does not have this gpuctl's agent yet

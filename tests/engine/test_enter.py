@@ -19,11 +19,10 @@ import pytest
 from engine.agent.node import exec_client
 from engine.agent.node.exec_server import AT_ONCE, Entrance
 from engine.agent.node.host import Host
-from engine.contract.events import RunNode
 from tests.engine.conftest import TOOLS, LocalCluster, make_plan
 
 ODD = "two words  \"double\" 'single' $HOME `id` \\n\nsecond line\té😀;&|"
-NODES = [RunNode(rank, f"node{rank}", f"10.213.1.{10 + rank}", "worker") for rank in range(2)]
+HOSTS = "10.213.1.10 node0\n10.213.1.11 node1\n"
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -50,11 +49,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The run's folder of node0; node1's is beside it."""
     monkeypatch.setenv("PATH", f"{TOOLS}:{os.environ['PATH']}")
     entrances = []
-    for node in NODES:
-        there = tmp_path / node.name
+    for rank, name in enumerate(("node0", "node1")):
+        there = tmp_path / name
         there.mkdir()
-        entrance = Entrance(there, Host(), NODES, node.rank)
-        entrance.open({**Host().environment(), "ODD": ODD, "NODE": node.name})
+        entrance = Entrance(there, Host(), HOSTS, rank)
+        entrance.open({**Host().environment(), "ODD": ODD, "NODE": name})
         entrances.append(entrance)
     yield tmp_path / "node0"
     for entrance in entrances:
@@ -202,7 +201,7 @@ def test_the_jobs_own_python_stands_not_in_the_way(folder: Path, tmp_path: Path)
 
 
 def test_there_is_a_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entrance = Entrance(folder.parent, Host(), NODES, 0)
+    entrance = Entrance(folder.parent, Host(), HOSTS, 0)
     monkeypatch.setattr(entrance, "_room", threading.Semaphore(1))
     entrance.open(Host().environment())
     marker = f"{os.getpid()}.5"
@@ -220,7 +219,7 @@ def test_there_is_a_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_requests_that_are_none_take_no_room(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entrance = Entrance(folder.parent, Host(), NODES, 0)
+    entrance = Entrance(folder.parent, Host(), HOSTS, 0)
     monkeypatch.setattr(entrance, "_room", threading.Semaphore(1))
     entrance.open(Host().environment())
     for request in ({"do": "run"}, {"do": "run", "host": "node0", "command": "nul \0"}):

@@ -13,6 +13,7 @@ from cli.main import app
 from config.run.owned_variables import owner
 from config.run.run_file import RUN_TYPES, Run
 from engine.contract.codec import from_json, to_json
+from engine.contract.orders import RunOrder
 from engine.contract.plan import LaunchPlan, ReadyPlan
 from engine.plan.launch_plan import launch_plan
 from engine.plan.modes import MODES
@@ -63,6 +64,21 @@ def test_golden(case: str, size: int) -> None:
     written = json.dumps(to_json(plan))
     golden.check(plan_path(case, size), text_of(json.loads(written)))
     assert from_json(LaunchPlan, json.loads(written)) == plan
+
+
+@pytest.mark.parametrize(("case", "size"), CASES)
+def test_an_order_that_is_sent_without_common_texts_is_whole_on_the_head(
+    case: str, size: int
+) -> None:
+    order = RunOrder(plan_of(case, size), {})
+    sent = json.dumps(to_json(order.without_common_texts()))
+    assert from_json(RunOrder, json.loads(sent)).with_common_texts() == order
+
+
+def test_the_size_of_an_order_grows_with_its_nodes_and_not_with_their_square() -> None:
+    orders = [RunOrder(planned(nodes, commands=("x",)), {}) for nodes in (16, 32, 64)]
+    sizes = [len(json.dumps(to_json(order.without_common_texts()))) for order in orders]
+    assert sizes[2] - sizes[1] == pytest.approx(2 * (sizes[1] - sizes[0]), rel=0.1)
 
 
 @pytest.mark.parametrize(("case", "size"), CASES)

@@ -16,7 +16,6 @@ from engine.agent.node.exec_client import SOCKET
 from engine.agent.node.exec_server import Entrance
 from engine.agent.node.host import Host
 from engine.agent.node.process_group import ProcessGroup
-from engine.contract.events import RunNode
 from tests.engine.conftest import LocalCluster, make_plan
 from tests.engine.test_notifier import execute, notified, plan_for
 from tests.processes import wait_for_end
@@ -57,8 +56,7 @@ def test_the_job_of_a_worker_is_not_reaped_while_its_group_may_get_signals(
 def test_a_command_whose_caller_left_gets_no_signal_after_it_was_reaped(
     tmp_path: Path, late: list[int]
 ) -> None:
-    node = RunNode(0, "node0", "10.213.1.10", "master")
-    entrance = Entrance(tmp_path, Host(), [node], 0)
+    entrance = Entrance(tmp_path, Host(), "10.213.1.10 node0\n", 0)
     entrance.open(Host().environment())
     mark = tmp_path / "pid"
     command = f"echo $$ > {mark}.part; mv {mark}.part {mark}; exec sleep 1000"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.agent.head.queue_wait import run_nodes
 from engine.agent.journal.run_secrets_file import LOST_SUPERVISOR_S
 from engine.agent.link.launcher import STOP_GRACE_S
 from engine.contract.orders import HeartbeatAddress, WorkOrder
@@ -30,7 +29,7 @@ def work_order(
     environment = {**node.environment, "GPUCTL_RESTART_COUNT": str(restarts)}
     return WorkOrder(
         node=replace(node, environment=environment),
-        nodes=run_nodes(plan),
+        hosts=plan.hosts,
         image=plan.image,
         code=plan.code,
         secrets={variable: secrets[name] for variable, name in node.secrets.items()},

@@ -89,8 +89,9 @@ class Journal:
             self._make_room(error)
             self._store(event)
         for follower in self._followers:
-            # One unread wake-up is enough: a follower reads to the end of the file.
-            if follower.transport.get_write_buffer_size() == 0:
+            # One unread wake-up is enough: a follower reads to the end of the file. One that has
+            # left stays until its task notices, and asyncio prints a warning for each write to it.
+            if not follower.is_closing() and follower.transport.get_write_buffer_size() == 0:
                 follower.write(b"\n")
 
     def _make_room(self, error: OSError) -> None:

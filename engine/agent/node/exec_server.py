@@ -18,7 +18,6 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 from engine.agent.link.event_stream import Message
@@ -27,7 +26,6 @@ from engine.agent.link.listener import Listener
 from engine.agent.node.exec_client import FAILED, SOCKET
 from engine.agent.node.host import Place
 from engine.agent.node.process_group import ProcessGroup
-from engine.contract.events import RunNode
 
 AT_ONCE = 4096  # 512 nodes with 8 ranks, one command per rank (horovodrun)
 
@@ -35,16 +33,14 @@ AT_ONCE = 4096  # 512 nodes with 8 ranks, one command per rank (horovodrun)
 class Entrance:
     """The folder `bin/` and the socket of a run, and the processes that were started through them.
 
-    `nodes` are all nodes of the run, `rank` is this node's.
+    `hosts` are all nodes of the run (LaunchPlan.hosts), `rank` is this node's.
     """
 
-    def __init__(self, folder: Path, place: Place, nodes: Sequence[RunNode], rank: int) -> None:
+    def __init__(self, folder: Path, place: Place, hosts: str, rank: int) -> None:
         self._folder, self._place = folder, place
-        self._ips = {
-            name: node.private_ip for node in nodes for name in (node.name, node.private_ip)
-        }
-        own = nodes[rank]
-        self._own = {"", "localhost", socket.gethostname(), own.name, own.private_ip}
+        nodes = [line.split() for line in hosts.splitlines()]
+        self._ips = {name: ip for ip, *names in nodes for name in (ip, *names)}
+        self._own = {"", "localhost", socket.gethostname(), *nodes[rank]}
         self._environment: dict[str, str] = {}
         self._listener = Listener(folder / SOCKET, self._attend)
         self._room = threading.Semaphore(AT_ONCE)
