@@ -82,7 +82,7 @@ def _announce(there: "Inventory", out: "Output") -> None:
     rounds = (*first_rounds(count, gpus), last_round(count, (0,), ((0, 1),)))
     out.say(
         f"Bisect of {there.cluster}, {count} nodes: {len(rounds)} runs,"
-        f" about {elapsed(sum(one.seconds for one in rounds))}"
+        f" about {elapsed(sum(round_.seconds for round_ in rounds))}"
     )
     for number, one in enumerate(rounds, 1):
         out.say(f"  run {number}: {_title(one, count)}, about {elapsed(one.seconds)}")

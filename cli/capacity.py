@@ -54,8 +54,16 @@ def lines(found: "CapacityReport", out: "Output") -> "Iterator[str]":
     yield ""
     yield "Reserved:" if found.reservations else "Nothing is reserved."
     reserved = [
-        (one.id, one.type, one.zone, one.state, f"{one.free} of {one.total}", one.starts, one.ends)
-        for one in found.reservations
+        (
+            reservation.id,
+            reservation.type,
+            reservation.zone,
+            reservation.state,
+            f"{reservation.free} of {reservation.total}",
+            reservation.starts,
+            reservation.ends,
+        )
+        for reservation in found.reservations
     ]
     if reserved:
         head = ("ID", "TYPE", "ZONE", "STATE", "FREE", "FROM", "UNTIL")
@@ -64,8 +72,8 @@ def lines(found: "CapacityReport", out: "Output") -> "Iterator[str]":
     sold = f"Capacity blocks to buy for {found.nodes} nodes:"
     yield sold if found.blocks else "AWS offers no capacity block of that size now."
     blocks = [
-        (one.zone, str(one.hours), one.starts, money(one.upfront_usd), one.id)
-        for one in found.blocks
+        (block.zone, str(block.hours), block.starts, money(block.upfront_usd), block.id)
+        for block in found.blocks
     ]
     if blocks:
         columns = ("ZONE", "HOURS", "FROM", "UPFRONT", "ID")

@@ -23,8 +23,9 @@ def comparison_lines(
     for word, run in zip(("Before", "After"), runs, strict=True):
         reason = f": {run.reason}" if run.reason and run.status != "done" else ""
         yield f"{word}: run {run.run_id}, {run.status}{reason}, {run.started:%Y-%m-%d %H:%M} UTC"
-    for one in comparison.differences:
-        yield f"Different {one.name}: {one.before or 'unknown'}, then {one.after or 'unknown'}"
+    for difference in comparison.differences:
+        before, after = difference.before or "unknown", difference.after or "unknown"
+        yield f"Different {difference.name}: {before}, then {after}"
     of_series: dict[Series, list[MeasurementChange]] = {}
     for change in comparison.changes:
         of_series.setdefault(change.series, []).append(change)

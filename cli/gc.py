@@ -85,7 +85,7 @@ def _choose(
     found: "Survey", out: "Output", *, remove: bool, doubtful: bool, yes: bool
 ) -> "list[FoundCluster]":
     """Return the clusters to remove: those that the person agrees to."""
-    orphaned = [one for one in found.clusters if one.verdict == "orphaned"]
+    orphaned = [cluster for cluster in found.clusters if cluster.verdict == "orphaned"]
     in_doubt = [one for one in found.clusters if one.verdict == "doubtful"]
     can_ask = _has_terminal() and not out.as_json and not yes
     if not remove and not can_ask:
@@ -117,7 +117,7 @@ def _doubt_question(cluster: "FoundCluster") -> str:
 
 
 def _count(clusters: "Sequence[FoundCluster]") -> str:
-    resources = sum(len(one.resources) for one in clusters)
+    resources = sum(len(cluster.resources) for cluster in clusters)
     instances = sum(one.instances for one in clusters)
     machines = f", {instances} of them instances" if instances else ""
     return f"{_number(resources, 'resource')} of {_number(len(clusters), 'cluster')}{machines}"
@@ -155,9 +155,9 @@ def _lines(found: "Survey", out: "Output") -> Iterator[str]:
         for one in found.clusters:
             if one.verdict == verdict:
                 yield from _leftover(one, out)
-    for one in found.clusters:
-        if one.verdict in ("recorded", "foreign"):
-            yield _in_use(one)
+    for cluster in found.clusters:
+        if cluster.verdict in ("recorded", "foreign"):
+            yield _in_use(cluster)
     yield _total(found)
 
 
@@ -167,8 +167,14 @@ def _leftover(cluster: "FoundCluster", out: "Output") -> Iterator[str]:
     doubt = f" ({', '.join(cluster.reasons)})" if cluster.reasons else ""
     yield f"{_title(cluster)}: {cluster.verdict}{doubt}, {_cost(cluster)}"
     rows = [
-        (f"  {one.kind}", one.id, one.name, price(one.hourly_usd), _time(one.since))
-        for one in cluster.resources
+        (
+            f"  {resource.kind}",
+            resource.id,
+            resource.name,
+            price(resource.hourly_usd),
+            _time(resource.since),
+        )
+        for resource in cluster.resources
     ]
     yield from out.table(("  KIND", "ID", "NAME", "PER HOUR", "SINCE"), rows, right=("PER HOUR",))
 
@@ -212,7 +218,7 @@ def _total(found: "Survey") -> str:
         f"in {found.regions[0]}" if len(found.regions) == 1 else f"in {len(found.regions)} regions"
     )
     where += f" of account {found.account}"
-    left = [one for one in found.clusters if one.verdict in ("orphaned", "doubtful")]
+    left = [cluster for cluster in found.clusters if cluster.verdict in ("orphaned", "doubtful")]
     if not left:
         return f"Nothing is orphaned {where}."
     usd = sum(one.hourly_usd for one in left)

@@ -66,7 +66,7 @@ def _named(there: "Inventory", names: "Sequence[str]") -> "list[Node]":
     from config.errors import InputError
     from nodes.names import fold
 
-    known = {one.name: one for one in there.nodes}
+    known = {node.name: node for node in there.nodes}
     for name in names:
         if name not in known:
             raise InputError(f"cluster {there.cluster} has no node {name}", f"it has {fold(known)}")

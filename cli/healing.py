@@ -158,7 +158,7 @@ def preparation(
         from engine.session.plans_on_head import plans_of
 
         holders = asyncio.run(find_holders(there))
-        waiting = [one.run_id for one in holders if set(one.nodes) & set(names)]
+        waiting = [holder.run_id for holder in holders if set(holder.nodes) & set(names)]
         others = [one for one in waiting if one != run_id]
         plans = asyncio.run(plans_of([run_id, *others], there))
         for plan in plans.values():

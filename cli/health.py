@@ -155,9 +155,9 @@ def _slow(there: "Inventory", target: "Target", out: "Output") -> dict[str, str]
         return {}
     found = Runs(there, target.runs, byte_count(LARGEST), out).measure()
     return {
-        found.nodes[place]: describe(one, found.nodes)
-        for one in found.suspects
-        for place in one.nodes
+        found.nodes[place]: describe(suspect, found.nodes)
+        for suspect in found.suspects
+        for place in suspect.nodes
     }
 
 

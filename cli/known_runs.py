@@ -98,7 +98,7 @@ def _ask_heads(
     inventories = _inventories(here)
 
     async def ask() -> list["FirstEvent | GpuctlError | None"]:
-        return await asyncio.gather(*(_ask(one, name) for one in inventories))
+        return await asyncio.gather(*(_ask(inventory, name) for inventory in inventories))
 
     found: list[tuple[Inventory, FirstEvent]] = []
     for inventory, answer in zip(inventories, asyncio.run(ask()), strict=True):

@@ -61,7 +61,7 @@ def _notifications(plan: "LaunchPlan") -> list[str]:
         to = f"secret {target.to_secret}" if target.to_secret else target.to
         what = "command" if target.form == "command" else f"webhook in the form {target.form}"
         lines.append(f"notify[{index}] {what}, on {', '.join(target.on)}: {to}")
-        first = next(one for one in notices if one.event in target.on)
+        first = next(notice for notice in notices if notice.event in target.on)
         lines.append(f"  {slack_body(first) if target.form == 'slack' else json_body(first)}")
     return lines
 

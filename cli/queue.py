@@ -124,7 +124,7 @@ def queue_places(
     from cli.held import holders_of
 
     places: dict[str, int] = {}
-    for cluster in dict.fromkeys(one.cluster for one in entries if one.status == "queued"):
+    for cluster in dict.fromkeys(entry.cluster for entry in entries if entry.status == "queued"):
         holders = holders_of(here, cluster, out)
         places |= {holder.run_id: place for place, holder in _numbered(holders)}
     return places
@@ -166,7 +166,7 @@ def _show(inventory: "Inventory", out: "Output") -> None:
 
 def _numbered(holders: "Sequence[Holder]") -> "list[tuple[int, Holder]]":
     """Return the runs with their places: 0 for those that have their nodes, which come first."""
-    waiting = [one for one in holders if one.state == "waiting"]
+    waiting = [holder for holder in holders if holder.state == "waiting"]
     active = [(0, one) for one in holders if one.state != "waiting"]
     return [*active, *enumerate(waiting, 1)]
 

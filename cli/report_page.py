@@ -74,7 +74,7 @@ def _head(reports: Sequence[Report]) -> str:
     names = ", ".join(dict.fromkeys(run.name for run in runs))
     title = runs[0].run_id if len(runs) == 1 else f"{len(runs)} runs of {names}"
     facts = [_facts(report) for report in reports]
-    known = dict.fromkeys(name for one in facts for name in one)
+    known = dict.fromkeys(name for fact in facts for name in fact)
     rows = [(name, *(one.get(name, "") for one in facts)) for name in known]
     heads = ["", *(escape(run.run_id) for run in runs)] if len(runs) > 1 else []
     return f"<h1>{escape(title)}</h1>\n" + _table(rows, heads)
@@ -264,7 +264,7 @@ def _resources(report: Report, specs: dict[str, charts.Spec]) -> Iterable[str]:
 
 
 def _transport(report: Report) -> str:
-    seen = [one for one in report.findings if one.kind == "network_seen"]
+    seen = [finding for finding in report.findings if finding.kind == "network_seen"]
     rows = []
     for rank, name in enumerate(report.names):
         words = [
@@ -284,7 +284,11 @@ def _failures(report: Report) -> str:
     if run.first_failed_rank is not None:
         lines.append(f"First to fail: {report.node(run.first_failed_rank)}")
     lines += followed_lines(run.followed)
-    lines += [f"{one.level}: {one.text}" for one in report.findings if one.level != "proof"]
+    lines += [
+        f"{finding.level}: {finding.text}"
+        for finding in report.findings
+        if finding.level != "proof"
+    ]
     if not lines:
         return "<p>None.</p>"
     return _list(map(escape, lines))
@@ -302,7 +306,8 @@ def _timeline(report: Report, specs: dict[str, charts.Spec]) -> Iterable[str]:
         return
     yield _chart(charts.gantt(line), specs, " wide")
     rows = [
-        (f"{one.at:.1f} s", escape(one.node or "run"), escape(one.text)) for one in line.moments
+        (f"{moment.at:.1f} s", escape(moment.node or "run"), escape(moment.text))
+        for moment in line.moments
     ]
     events = _table(rows, ("after", "node", "event"))
     yield f"<details><summary>{len(rows)} events</summary>{events}</details>"

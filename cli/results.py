@@ -139,7 +139,7 @@ def _show(entry: "RunRecord", runs: "Path", out: "Output") -> None:
         tables = history.tables(entry.run_id)
         findings = history.findings(entry.run_id)
     value = entry.model_dump(mode="json")
-    value["findings"] = [one.model_dump(mode="json") for one in findings]
+    value["findings"] = [finding.model_dump(mode="json") for finding in findings]
     value["tables"] = [table.model_dump(mode="json") for table in tables]
     started = next(recorded_events(runs, entry.run_id), None)
     names = [node.name for node in getattr(started, "nodes", ())]

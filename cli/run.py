@@ -234,7 +234,11 @@ def _inventory(here: "ChosenTarget", name: str | None, wanted: "Run", file: Path
     here.require_lab()
     if name is None:
         known = [record.name for record in records(here.remembered())]
-        named = [one for one in wanted.requires.clusters if one in known] if wanted.requires else []
+        named = (
+            [cluster for cluster in wanted.requires.clusters if cluster in known]
+            if wanted.requires
+            else []
+        )
         known = named[:1] or known
         if len(known) != 1:
             which = f"there are several: {', '.join(known)}" if known else "there is no cluster"

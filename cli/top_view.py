@@ -36,13 +36,13 @@ class Watched:
 
         found = [
             idle_cost(
-                run.nodes[one.rank],
-                [(gpu.gpu, gpu.idle_s) for gpu in one.gpus],
-                len(one.gpus),
+                run.nodes[usage.rank],
+                [(gpu.gpu, gpu.idle_s) for gpu in usage.gpus],
+                len(usage.gpus),
                 self.price_usd_h,
             )
             for run in self.runs
-            for one in run.usages
+            for usage in run.usages
         ]
         return [one for one in found if one is not None]
 
@@ -64,7 +64,7 @@ def document(clusters: Sequence[Watched]) -> list[dict[str, Any]]:
     """Return what the clusters' runs use, for JSON."""
     return [
         {
-            "cluster": one.inventory.cluster,
+            "cluster": cluster.inventory.cluster,
             "runs": [
                 {
                     "run_id": run.run_id,
@@ -73,26 +73,26 @@ def document(clusters: Sequence[Watched]) -> list[dict[str, Any]]:
                         for usage in run.usages
                     ],
                 }
-                for run in one.runs
+                for run in cluster.runs
             ],
-            "idle": [idle.model_dump(mode="json") for idle in one.idle()],
+            "idle": [idle.model_dump(mode="json") for idle in cluster.idle()],
         }
-        for one in clusters
+        for cluster in clusters
     ]
 
 
 def lines(clusters: Sequence[Watched], with_gpus: bool, out: "Output") -> list[str]:
     """Return the tables of all runs, then the GPUs that are idle."""
     found: list[str] = []
-    for one in clusters:
-        if not one.runs:
-            found.append(f"No run on cluster {one.inventory.cluster} has sent a sample.")
-        for run in one.runs:
-            found.append(f"Run {run.run_id} on cluster {one.inventory.cluster}")
+    for cluster in clusters:
+        if not cluster.runs:
+            found.append(f"No run on cluster {cluster.inventory.cluster} has sent a sample.")
+        for run in cluster.runs:
+            found.append(f"Run {run.run_id} on cluster {cluster.inventory.cluster}")
             found += _run(run, out)
             if with_gpus:
                 found += ["", *_gpus(run, out)]
-        found += [f"! {idle_text(idle)}" for idle in one.idle()]
+        found += [f"! {idle_text(idle)}" for idle in cluster.idle()]
     return found
 
 
@@ -108,7 +108,7 @@ def idle_text(idle: "IdleCost") -> str:
 
 def _run(run: "LiveRun", out: "Output") -> list[str]:
     head = ("NODE", "CPU", "MEMORY", "DISK", "NETWORK", "EFA", "GPU", "GPU MEMORY", "POWER", "TEMP")
-    rows = [_node(run.nodes[one.rank], one) for one in run.usages]
+    rows = [_node(run.nodes[usage.rank], usage) for usage in run.usages]
     return out.table(*known_columns(head, rows))
 
 
@@ -139,7 +139,7 @@ def _node(name: str, one: "Usage") -> tuple[str, ...]:
 
 def _gpus(run: "LiveRun", out: "Output") -> list[str]:
     head = ("NODE", "GPU", "USED", "MEMORY", "POWER", "TEMP", "ECC", "NVLINK")
-    rows = [(run.nodes[one.rank], *_gpu(gpu)) for one in run.usages for gpu in one.gpus]
+    rows = [(run.nodes[usage.rank], *_gpu(gpu)) for usage in run.usages for gpu in usage.gpus]
     sources = dict.fromkeys(name for one in run.usages for name in one.gpu_sources)
     told = f"Source: {', '.join(sources)}" if sources else "No node has reported a GPU."
     return [*out.table(*known_columns(head, rows), right=("GPU",)), told]
@@ -204,7 +204,7 @@ def _figure(value: float | None, unit: str) -> str:
 
 def record_document(run_id: str, nodes: "Sequence[NodeSummary]") -> dict[str, Any]:
     """Return what a run that is over used, for JSON."""
-    return {"run_id": run_id, "nodes": [one.model_dump(mode="json") for one in nodes]}
+    return {"run_id": run_id, "nodes": [node.model_dump(mode="json") for node in nodes]}
 
 
 def record_lines(run_id: str, nodes: "Sequence[NodeSummary]", out: "Output") -> Iterator[str]:
@@ -238,8 +238,8 @@ def record_table(
         "GPU hours idle",
     )
     rows = []
-    for one in nodes:
-        gpus = one.gpus
+    for node in nodes:
+        gpus = node.gpus
         peak = max(
             (g.memory_peak_bytes for g in gpus if g.memory_peak_bytes is not None), default=None
         )
@@ -248,10 +248,10 @@ def record_table(
         errors = _sum(gpu.ecc_uncorrected for gpu in gpus)
         rows.append(
             (
-                names[one.rank] if one.rank < len(names) else f"rank {one.rank}",
-                "-" if one.cpu is None else f"{one.cpu:.1f} of {one.cores}",
-                *map(bytes_of, (one.memory_peak_bytes, one.disk_bytes)),
-                *map(bytes_of, (one.network_bytes, one.rdma_bytes)),
+                names[node.rank] if node.rank < len(names) else f"rank {node.rank}",
+                "-" if node.cpu is None else f"{node.cpu:.1f} of {node.cores}",
+                *map(bytes_of, (node.memory_peak_bytes, node.disk_bytes)),
+                *map(bytes_of, (node.network_bytes, node.rdma_bytes)),
                 "-" if used is None else f"{used:.0f} %",
                 bytes_of(peak),
                 _figure(_sum(gpu.watts for gpu in gpus), "W"),

@@ -35,7 +35,12 @@ def validate(
     out = output(context)
     overrides = Overrides(manifest=Substitutions(tuple(set_ or ()), runtimes))
     found = {path: check(path, overrides, is_strict=strict) for path in files}
-    errors = [one for complaints in found.values() for one in complaints if one.severity == "error"]
+    errors = [
+        complaint
+        for complaints in found.values()
+        for complaint in complaints
+        if complaint.severity == "error"
+    ]
     if out.as_json:
         document = [
             {

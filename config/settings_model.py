@@ -60,7 +60,7 @@ def read_settings(
     document, diagnostics = read_file(path)
     if document is None:
         # An empty file, and one with comments alone, sets nothing.
-        return None, None, [one for one in diagnostics if one.code != "E005"]
+        return None, None, [diagnostic for diagnostic in diagnostics if diagnostic.code != "E005"]
     if not isinstance(document.data, dict):
         wrong = Mistake("E105", "the file is not a mapping", "write keys and values: region: …")
         return document, None, [*diagnostics, document.locate(wrong)]
@@ -73,7 +73,7 @@ def read_settings(
         mistakes = list(translate_errors(error, SettingsFile, document))
     else:
         mistakes = [*_unknown_profile(model)]
-    return document, model, [*diagnostics, *(document.locate(one) for one in mistakes)]
+    return document, model, [*diagnostics, *(document.locate(mistake) for mistake in mistakes)]
 
 
 def _unknown_profile(model: SettingsFile) -> list[Mistake]:

@@ -250,7 +250,9 @@ def _choose_id(
     owners = {one.cluster_id: one.owner or "unknown" for one in found}
     if asked in owners or (asked is None and len(owners) <= 1):
         return next(iter(owners), "") if asked is None else asked
-    which = "; ".join(f"{one or 'without id'}: {owners[one]}" for one in sorted(owners))
+    which = "; ".join(
+        f"{cluster_id or 'without id'}: {owners[cluster_id]}" for cluster_id in sorted(owners)
+    )
     if asked is None:
         raise InputError(
             f"{len(owners)} clusters are called '{name}', and this machine has no record of any",

@@ -38,7 +38,7 @@ class Ownership:
 
 def ownership(resources: list[Resource], ours: str, region: str) -> Ownership:
     """Return who the resources of one cluster belong to; `ours` is this caller's owner tag."""
-    owners = sorted({one.owner or UNKNOWN for one in resources})
+    owners = sorted({resource.owner or UNKNOWN for resource in resources})
     return Ownership(
         name=resources[0].cluster,
         id=resources[0].cluster_id,

@@ -202,7 +202,7 @@ def status_of(
 def _end(record: ClusterRecord | None, existing: Sequence[Resource]) -> str | None:
     """Return when the first machine of the cluster powers off: by its tag, else by the record."""
     machines = [one for one in existing if one.kind == "instance"]
-    ends = [end for one in machines if (end := end_of(one))]
+    ends = [end for machine in machines if (end := end_of(machine))]
     launches = [one.since for one in machines if one.since and end_of(one) is None]
     if record and (own := lease_end(record, launches)):
         ends.append(own)

@@ -95,13 +95,13 @@ def _of_states(lifecycles: Sequence[StatesOfKind], lab: Sequence[StepRecord]) ->
         for state, seconds in one.states.items():
             before = known[one.kind].get(state)
             known[one.kind][state] = max(filter(None, (before, seconds)), default=None)
-    for one in lifecycles:
-        if one.kind not in known:
-            yield f"{one.kind}: is not in the lab's record"
+    for lifecycle in lifecycles:
+        if lifecycle.kind not in known:
+            yield f"{lifecycle.kind}: is not in the lab's record"
             continue
-        for state, seconds in one.states.items():
-            before = known[one.kind].get(state)
-            if state not in known[one.kind]:
-                yield f"{one.kind}: was {state}, in the lab never"
+        for state, seconds in lifecycle.states.items():
+            before = known[lifecycle.kind].get(state)
+            if state not in known[lifecycle.kind]:
+                yield f"{lifecycle.kind}: was {state}, in the lab never"
             elif seconds is not None and before is not None and _is_slower(seconds, before):
-                yield f"{one.kind}: {state} for {seconds:.0f} s, in the lab {before:.0f} s"
+                yield f"{lifecycle.kind}: {state} for {seconds:.0f} s, in the lab {before:.0f} s"

@@ -172,7 +172,7 @@ def remove(site: Workplace, name: str, *options: str) -> None:
 
 def _check_status(site: Workplace, name: str) -> None:
     """Check that gpuctl itself lists the cluster no more."""
-    known = [one["name"] for one in json.loads(site.read("status", "--json", quiet=True))]
+    known = [cluster["name"] for cluster in json.loads(site.read("status", "--json", quiet=True))]
     if name in known:
         raise StepFailed(f"`gpuctl status` lists cluster {name}, of which nothing exists", "")
 

@@ -40,7 +40,7 @@ def figures_of(instance_type: str, nodes: int, collective: str) -> tuple[Figure,
     """Return the known figures of the collective on this many nodes of the type."""
     wanted = (instance_type, nodes, collective)
     return tuple(
-        one
-        for one in reference_figures()
-        if (one.instance_type, one.nodes, one.collective) == wanted
+        figure
+        for figure in reference_figures()
+        if (figure.instance_type, figure.nodes, figure.collective) == wanted
     )

@@ -156,7 +156,7 @@ def _run(
     if whole is not None and is_like_ours:
         whole, found = resolve_template(whole)
         diagnostics += found
-    diagnostics = [_strict(one) if is_strict else one for one in diagnostics]
+    diagnostics = [_strict(diagnostic) if is_strict else diagnostic for diagnostic in diagnostics]
     if whole is None:
         return None, diagnostics
     whole, folder = overrides.applied(whole), Path(document.file).parent

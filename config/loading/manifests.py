@@ -75,7 +75,7 @@ def _not_one_job(found: Document, jobs: list[Document], documents: list[Document
         message, hint = f"the file has two jobs, {names}", "write one job into a file"
     else:
         parts = _parts()
-        if all(kind_of_manifest(one.data) in parts for one in documents):
+        if all(kind_of_manifest(document.data) in parts for document in documents):
             message, hint = parts[kind_of_manifest(found.data)]
             return Diagnostic(found.file, *found.begins, "E224", message, hint)
         names = ", ".join(_name(one.data) for one in documents[:4])

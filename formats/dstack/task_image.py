@@ -41,7 +41,7 @@ def image(reading: DstackFile) -> dict[str, Any]:
     found: dict[str, Any] = {"image": Placed(reference, ("image",))}
     if reading.flag(("privileged",)):
         found["privileged"] = Placed(True, ("privileged",))
-    volumes = [f"{one.source}:{one.target}" for one in _volumes(reading)]
+    volumes = [f"{volume.source}:{volume.target}" for volume in _volumes(reading)]
     found |= {"volumes": Placed(volumes, ("volumes",))} if volumes else {}
     return found | _registry_auth(reading)
 
@@ -51,10 +51,10 @@ def volume_links(reading: DstackFile) -> list[str]:
     if reading.text(("image",)):
         return []
     return [
-        f"gpuctl_from={shlex.quote(one.source)} gpuctl_to={shlex.quote(one.target)}\n{_LINK}"
-        + ("}" if one.is_optional else "  exit 1\n}")
-        for one in _volumes(reading)
-        if one.source != one.target
+        f"gpuctl_from={shlex.quote(volume.source)} gpuctl_to={shlex.quote(volume.target)}\n{_LINK}"
+        + ("}" if volume.is_optional else "  exit 1\n}")
+        for volume in _volumes(reading)
+        if volume.source != volume.target
     ]
 
 

@@ -94,10 +94,14 @@ def _quantities(pod: dict[str, Any]) -> dict[str, float]:
     found: dict[str, float] = {}
     containers = pod.get("containers")
     resources = [pod.get("resourcesPerNode")]
-    resources += [_get(one, "resources") for one in containers or () if isinstance(one, dict)]
-    for one in resources:
+    resources += [
+        _get(container, "resources")
+        for container in containers or ()
+        if isinstance(container, dict)
+    ]
+    for resource in resources:
         for kind in ("requests", "limits"):
-            amounts = _get(one, kind)
+            amounts = _get(resource, kind)
             for name, value in amounts.items() if isinstance(amounts, dict) else ():
                 amount = quantity(value)
                 if amount is not None:

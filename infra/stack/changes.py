@@ -89,7 +89,9 @@ class Plan:
     @property
     def makes_group(self) -> bool:
         """Return whether the placement group is to be created."""
-        return any((one.op, one.type) == ("create", PLACEMENT_GROUP) for one in self.changes)
+        return any(
+            (change.op, change.type) == ("create", PLACEMENT_GROUP) for change in self.changes
+        )
 
     @property
     def slow(self) -> tuple[str, ...]:
@@ -100,7 +102,7 @@ class Plan:
     @property
     def new_machines(self) -> tuple[str, ...]:
         """The names of the instances that would be created, also in place of others."""
-        made = [one for one in self.changes if one.op in ("create", "replace")]
+        made = [change for change in self.changes if change.op in ("create", "replace")]
         return tuple(one.name for one in made if one.type == INSTANCE)
 
     @property

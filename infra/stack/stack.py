@@ -302,7 +302,11 @@ class Stack:
         if not nodes:
             return []
         with self._errors(EventWatch("nodes")):
-            urns = [str(one["urn"]) for one in self._resources() if one["type"] == INSTANCE]
+            urns = [
+                str(resource["urn"])
+                for resource in self._resources()
+                if resource["type"] == INSTANCE
+            ]
         return [urn for urn in urns if name_of(urn) in nodes]
 
     def remove(self) -> None:

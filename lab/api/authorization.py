@@ -82,7 +82,7 @@ class Authorization:
             return None
         given = request.parameters
         entries = given.get("ContextEntries", ())
-        context = {one["ContextKeyName"]: one["ContextKeyValues"][0] for one in entries}
+        context = {entry["ContextKeyName"]: entry["ContextKeyValues"][0] for entry in entries}
         policy, boundary = self._policy(POLICY) or ALL, self._policy(BOUNDARY)
         iam = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
         arn = given.get("PolicySourceArn")
@@ -176,7 +176,7 @@ def _account(region: str) -> Account:
             return {}  # EC2 reports that there is no such template
 
     def boundary(name: str) -> str | None:
-        roles = (one for one in list(iam.roles.values()) if one.name == name)
+        roles = (role for role in list(iam.roles.values()) if role.name == name)
         return next((one.permissions_boundary_arn for one in roles), None)
 
     def passed(profile: str) -> str | None:
@@ -197,10 +197,12 @@ def _tags(ec2: Any, files: tuple[Any, Any], resource: str) -> Tags | None:
         groups = ec2.placement_groups if kind == "placement-group" else ec2.key_pairs
         owner = groups.get(name)
     elif resource.startswith("eipassoc-"):
-        owner = next((one for one in list(ec2.addresses) if one.association_id == resource), None)
+        owner = next(
+            (address for address in list(ec2.addresses) if address.association_id == resource), None
+        )
     elif resource.startswith("rtbassoc-"):
         tables = list(ec2.route_tables.values())
-        owner = next((one for one in tables if resource in one.all_associations_ids), None)
+        owner = next((table for table in tables if resource in table.all_associations_ids), None)
     else:
         return ec2.tags.get(resource, {}) if _exists(ec2, resource) else None
     return None if owner is None else ec2.tags.get(owner.id, {})

@@ -38,7 +38,7 @@ class CapacityActions:
         """Answer DescribeCapacityReservations; InvalidCapacityReservationId.NotFound for an id."""
         found = list(self.ec2_backend.capacity_reservations.values())
         if ids := self._get_param("CapacityReservationIds", []):
-            found = [self.ec2_backend.capacity_reservation(one) for one in ids]
+            found = [self.ec2_backend.capacity_reservation(id_) for id_ in ids]
         found = generic_filter(self._filters_from_querystring(), found)
         return ActionResult({"CapacityReservations": [one.description() for one in found]})
 

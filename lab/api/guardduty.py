@@ -12,7 +12,10 @@ _TAGS = {"GuardDutyManaged": "true"}
 def put_endpoint(backend: Any, subnet: Any) -> None:
     """Create the endpoint and its security group, unless the VPC has them."""
     vpc = subnet.vpc_id
-    if any(one.vpc_id == vpc and one.state != "deleted" for one in backend.vpc_end_points.values()):
+    if any(
+        point.vpc_id == vpc and point.state != "deleted"
+        for point in backend.vpc_end_points.values()
+    ):
         return
     group = backend.create_security_group(
         f"GuardDutyManagedSecurityGroup-{vpc}", f"Associated with VPC-{vpc}", vpc, _TAGS

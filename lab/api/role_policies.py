@@ -13,7 +13,9 @@ def role_ruling(iam: Any, role: Any, action: str, resource: str = "*") -> Ruling
 def permissions(iam: Any, role: Any) -> tuple[Policy, Policy | None]:
     """Return the role's policies as one, and its boundary, None if it has none."""
     documents = [*role.policies.values(), *map(_document, role.managed_policies.values())]
-    policy = Policy(tuple(one for text in documents for one in read_policy(text).statements))
+    policy = Policy(
+        tuple(statement for text in documents for statement in read_policy(text).statements)
+    )
     arn = role.permissions_boundary_arn
     # IAM does not delete a policy that is a boundary; moto does. Then the role may do nothing.
     known = iam.managed_policies.get(arn)
@@ -23,4 +25,4 @@ def permissions(iam: Any, role: Any) -> tuple[Policy, Policy | None]:
 
 def _document(policy: Any) -> str:
     """Return the text of a managed policy's default version."""
-    return str(next(one.document for one in policy.versions if one.is_default))
+    return str(next(version.document for version in policy.versions if version.is_default))

@@ -278,7 +278,7 @@ def _instances() -> list[Any]:
     found: list[Any] = []
     for region in _regions():
         with region.lab.lock:
-            found += [one for one in region.all_instances() if one.nics]
+            found += [instance for instance in region.all_instances() if instance.nics]
     return found
 
 

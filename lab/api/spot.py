@@ -106,7 +106,11 @@ class SpotInstances:
 
     def spot_requests(self) -> list[SpotRequest]:
         """Return one request per spot instance, including terminated ones."""
-        return [SpotRequest(one) for one in self.all_instances() if one.lifecycle == "spot"]
+        return [
+            SpotRequest(instance)
+            for instance in self.all_instances()
+            if instance.lifecycle == "spot"
+        ]
 
     def named_spot_requests(self, ids: Iterable[str]) -> list[SpotRequest]:
         """Return the requests with these ids; Refusal if there is no such request."""
@@ -160,7 +164,7 @@ class SpotActions:
         ids = self._get_param("SpotInstanceRequestIds", [])
         for request in self.ec2_backend.named_spot_requests(ids):
             request.instance.is_request_cancelled = True
-        cancelled = [{"SpotInstanceRequestId": one, "State": "cancelled"} for one in ids]
+        cancelled = [{"SpotInstanceRequestId": id_, "State": "cancelled"} for id_ in ids]
         return ActionResult({"CancelledSpotInstanceRequests": cancelled})
 
 

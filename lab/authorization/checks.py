@@ -132,9 +132,9 @@ class _View:
             *given.get("TagSpecifications", ()),
         ]
         tags: dict[str, dict[str, str]] = {}
-        for one in specifications:
-            of_kind = tags.setdefault(one["ResourceType"], {})
-            of_kind.update(_request_tags(one.get("Tags", ())))
+        for specification in specifications:
+            of_kind = tags.setdefault(specification["ResourceType"], {})
+            of_kind.update(_request_tags(specification.get("Tags", ())))
         for kind in {*kinds.makes, *(kind for kind in tags if kind in kinds.uses)}:
             yield Check(self.action, self._arn(kind), tags.get(kind, {}))
         for kind, texts in tags.items():

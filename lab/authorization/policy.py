@@ -53,7 +53,11 @@ class Policy:
 
     def decide(self, action: str, resource: str, context: Context) -> Decision:
         """Return IAM's decision: a Deny overrides every Allow, and nothing is allowed by itself."""
-        effects = {one.effect for one in self.statements if one.matches(action, resource, context)}
+        effects = {
+            statement.effect
+            for statement in self.statements
+            if statement.matches(action, resource, context)
+        }
         if "Deny" in effects:
             return "explicitDeny"
         return "allowed" if "Allow" in effects else "implicitDeny"

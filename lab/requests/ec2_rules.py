@@ -220,8 +220,8 @@ def _check_filters(request: Request) -> Iterator[Problem]:
         return
     known = _filter_names(request.operation, name)
     filters = request.parameters[name]
-    for one in filters:
-        wanted = one.get("Name", "")
+    for filter_ in filters:
+        wanted = filter_.get("Name", "")
         if known and (wanted.partition(":")[0] if wanted[:4] == "tag:" else wanted) not in known:
             yield Problem("value", name, f"The filter '{wanted}' is invalid")
     if sum(len(one.get("Values", ())) for one in filters) > FILTER_VALUES:

@@ -215,9 +215,12 @@ def _routes(service: str, method: str) -> list[tuple[re.Pattern[str], Any]]:
     model = get_service_model(service)
     operations = [model.operation_model(name) for name in model.operation_names]
     return [
-        (re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", one.http["requestUri"])), one)
-        for one in operations
-        if one.http["method"] == method
+        (
+            re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", operation.http["requestUri"])),
+            operation,
+        )
+        for operation in operations
+        if operation.http["method"] == method
     ]
 
 

@@ -90,7 +90,7 @@ def wrong_setting(error: ValueError) -> CloudError:
 
 def unknown_profile(name: str) -> CloudError:
     """Return the error about a profile that no file has; it names what chooses the profile."""
-    chosen = [one for one in _PROFILE_VARIABLES if os.environ.get(one) == name]
+    chosen = [variable for variable in _PROFILE_VARIABLES if os.environ.get(variable) == name]
     if not name and chosen:
         return CloudError(
             f"{chosen[0]} is set and empty, and boto3 takes that as a profile's name",

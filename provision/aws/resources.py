@@ -47,7 +47,7 @@ class Kind:
         operations = [self.operation]
         if self.service == "iam":  # it lists without tags, so each is requested by name
             operations.append(self.operation.replace("list", "get").removesuffix("s"))
-        return tuple(f"{prefix}:{one.title().replace('_', '')}" for one in operations)
+        return tuple(f"{prefix}:{operation.title().replace('_', '')}" for operation in operations)
 
     @property
     def unlisted(self) -> str:

@@ -125,7 +125,7 @@ def _lustre_price(found: Any) -> float | None:
 
 def daily_usd(resources: Iterable[Resource]) -> float | None:
     """Return the dollars per day of what is left of a cluster; None if a price is not known."""
-    prices = [leftover_price(one) for one in resources]
+    prices = [leftover_price(resource) for resource in resources]
     return None if None in prices else 24 * sum(price for price in prices if price)
 
 

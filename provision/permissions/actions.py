@@ -175,7 +175,7 @@ def optional(actions: Iterable[str]) -> dict[str, str]:
 
     An action that some part of gpuctl requires is not optional.
     """
-    required = {one for part in PARTS if not part.optional for one in part.actions}
+    required = {action for part in PARTS if not part.optional for action in part.actions}
     required |= {
         one for calls in ALL_CALLS if calls.feature is None for one in calls.create + calls.read
     }

@@ -143,7 +143,11 @@ def _denied(
                     ContextEntries=list(context),
                 )
                 results = [one for page in pages for one in page["EvaluationResults"]]
-            denied |= {one["EvalActionName"] for one in results if one["EvalDecision"] != "allowed"}
+            denied |= {
+                result["EvalActionName"]
+                for result in results
+                if result["EvalDecision"] != "allowed"
+            }
     return [action for action in actions if action in denied]
 
 

@@ -104,7 +104,7 @@ def _ours(wanted: frozenset[str]) -> Iterator[Statement]:
     changes = _of_ec2(wanted, lambda one: one.changes)
     tags = wanted & {"ec2:CreateTags", "ec2:DeleteTags"}
     files = {one for one in wanted if one.startswith(_FILES) and is_change(one)}
-    made = {one for one in files if one.endswith(":CreateFileSystem")}
+    made = {action for action in files if action.endswith(":CreateFileSystem")}
     # FSx has no key for the tags of a creation alone.
     yield _allow("Make", makes | made | files & {"fsx:TagResource"}, "*", TAGGING)
     yield _allow("MakeTags", tags & {"ec2:CreateTags"}, "*", _while_creating("ec2"))

@@ -96,12 +96,12 @@ def find_network(ec2: "EC2Client", cluster: Cluster) -> Found | None:
         has_names=bool(names["EnableDnsHostnames"]["Value"]),
         subnets=tuple(
             ExistingSubnet(
-                id=one["SubnetId"],
-                zone=one["AvailabilityZone"],
-                route=routes.get(one["SubnetId"], routes.get("", "none")),
-                free=one["AvailableIpAddressCount"] + own[one["SubnetId"]],
+                id=subnet["SubnetId"],
+                zone=subnet["AvailabilityZone"],
+                route=routes.get(subnet["SubnetId"], routes.get("", "none")),
+                free=subnet["AvailableIpAddressCount"] + own[subnet["SubnetId"]],
             )
-            for one in sorted(subnets, key=lambda one: str(one["SubnetId"]))
+            for subnet in sorted(subnets, key=lambda one: str(one["SubnetId"]))
         ),
     )
 
@@ -252,7 +252,7 @@ def _node_subnets(
     if not in_zones:
         zones = ", ".join(wanted.zones or ())
         return [], [InputError(f"{where} is in {zones}", "create one there, or name another VPC")]
-    routed = [one for one in in_zones if one.route == route]
+    routed = [subnet for subnet in in_zones if subnet.route == route]
     if not routed:
         names = ", ".join(one.id for one in in_zones)
         return [], [InputError(f"{where} {_NEEDS[route]} ({names} have none)", _route_hint(route))]
@@ -323,9 +323,9 @@ def _bastion_subnet(
         return before.existing_network.bastion_subnet
     zones = wanted.offers.get(BASTION_TYPE)
     fitting = [
-        one
-        for one in found.subnets
-        if one.route == "public" and one.free > 0 and (zones is None or one.zone in zones)
+        subnet
+        for subnet in found.subnets
+        if subnet.route == "public" and subnet.free > 0 and (zones is None or subnet.zone in zones)
     ]
     if not fitting:
         raise InputError(
@@ -333,5 +333,5 @@ def _bastion_subnet(
             f" one with a free address, in a zone that offers {BASTION_TYPE}",
             "use access: ssm, or access: private with your VPN or VPC peering",
         )
-    near = {one.zone for one in nodes}
+    near = {node.zone for node in nodes}
     return max(fitting, key=lambda one: (one.zone in near, one.free)).id

@@ -22,7 +22,7 @@ def add_granted_keys(wanted: Resolved, before: Resolved, target: Target) -> Reso
     """
     cluster = wanted.cluster
     record = read(cluster.name, target)
-    keys = [one.key for one in record.grants if not one.is_revoked] if record else []
+    keys = [grant.key for grant in record.grants if not grant.is_revoked] if record else []
     # Also without any: the last bastion's user data may have a key that was revoked since.
     has_granted = bool(keys) or GRANTED in before.bastion_user_data
     if not has_granted or not cluster.network.has_bastion:

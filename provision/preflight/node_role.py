@@ -53,7 +53,7 @@ def check_sessions(cluster: Cluster, target: Target, nodes: RoleOfNodes) -> None
             PolicySourceArn=nodes.role, ActionNames=list(ACTIONS)
         )
     results = answer["EvaluationResults"]
-    denied = [one["EvalActionName"] for one in results if one["EvalDecision"] != "allowed"]
+    denied = [result["EvalActionName"] for result in results if result["EvalDecision"] != "allowed"]
     if denied:
         raise InputError(
             f"instance_profile: the role of '{cluster.instance_profile}' does not allow"

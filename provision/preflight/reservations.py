@@ -126,9 +126,9 @@ def _places(ec2: "EC2Client", cluster: Cluster, raw: Any) -> tuple[int, int, int
     A place is needed for every node that does not run in the reservation.
     """
     inside = [
-        one
-        for one in find_instances(ec2, cluster.name)
-        if one.attributes.get("CapacityReservationId") == cluster.capacity.id
+        instance
+        for instance in find_instances(ec2, cluster.name)
+        if instance.attributes.get("CapacityReservationId") == cluster.capacity.id
     ]
     alive = sum(one.state in ALIVE for one in inside)
     return int(raw["AvailableInstanceCount"]), cluster.nodes - alive, len(inside) - alive

@@ -62,7 +62,7 @@ class FoundCluster:
     @property
     def instances(self) -> int:
         """The number of instances that exist."""
-        return sum(one.kind == "instance" for one in self.resources)
+        return sum(resource.kind == "instance" for resource in self.resources)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ class Known:
     def has(self, name: str, cluster_id: str, region: str) -> bool:
         """Return whether this machine has a record of the cluster, or may have one."""
         return name in self.damaged or any(
-            (one.name, one.id, one.region) == (name, cluster_id, region) for one in self.records
+            (record.name, record.id, record.region) == (name, cluster_id, region)
+            for record in self.records
         )
 
 
@@ -99,7 +100,7 @@ def judge(resources: Sequence[Resource], region: str, known: Known, now: datetim
     """Return what the resources of one cluster are."""
     first = resources[0]
     name, cluster_id = first.cluster, first.cluster_id
-    owners = {one.owner or UNKNOWN for one in resources}
+    owners = {resource.owner or UNKNOWN for resource in resources}
     verdict: Verdict = "orphaned"
     reasons: tuple[str, ...] = ()
     if known.has(name, cluster_id, region):
@@ -124,7 +125,7 @@ def judge(resources: Sequence[Resource], region: str, known: Known, now: datetim
 
 def _doubts(resources: Sequence[Resource], now: datetime) -> tuple[str, ...]:
     """Return why another machine of ours may still use the cluster, or need its data."""
-    alive = [one for one in resources if one.state != "shutting-down"]
+    alive = [resource for resource in resources if resource.state != "shutting-down"]
     reasons = _machines([one for one in alive if one.kind == "instance"], now)
     stores = dict.fromkeys(one.kind for one in alive if KINDS[one.kind].service in ("efs", "fsx"))
     reasons += [f"its {kind} may have data" for kind in stores]
@@ -150,11 +151,13 @@ def _machines(alive: Sequence[Resource], now: datetime) -> list[str]:
 
 
 def _dates(resources: Collection[Resource]) -> list[datetime]:
-    return [one.since for one in resources if one.since is not None]
+    return [resource.since for resource in resources if resource.since is not None]
 
 
 def _unpriced(resources: Sequence[Resource]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.kind for one in resources if leftover_price(one) is None))
+    return tuple(
+        dict.fromkeys(resource.kind for resource in resources if leftover_price(resource) is None)
+    )
 
 
 def _found(resource: Resource) -> FoundResource:

@@ -81,7 +81,7 @@ def _sweep_once(
         ours = [resource for resource in found if resource.kind == noun]
         # Kinds that take minutes to end, or depend on each other, are removed all at once.
         together = noun in (*_ALL_AT_ONCE, _FIREWALL) or kind.service in ("efs", "fsx", "iam")
-        for batch in [ours] if together and ours else [[one] for one in ours]:
+        for batch in [ours] if together and ours else [[resource] for resource in ours]:
             subjects = [f"{noun} {resource.id}" for resource in batch]
             _report_all(report, subjects, "running")
             try:
@@ -157,8 +157,8 @@ def _terminate(ec2: "EC2Client", instances: list[Resource]) -> None:
 
 def _delete_nat(ec2: "EC2Client", gateways: list[Resource]) -> None:
     ids = [gateway.id for gateway in gateways]
-    for one in ids:
-        ec2.delete_nat_gateway(NatGatewayId=one)
+    for id_ in ids:
+        ec2.delete_nat_gateway(NatGatewayId=id_)
     _wait(ec2, "nat_gateway_deleted", {"NatGatewayIds": ids})
 
 

@@ -209,9 +209,9 @@ class BootWatch:
             ]
         for page in pages:
             for reservation in page["Reservations"]:
-                for one in reservation["Instances"]:
-                    reason = one.get("StateReason", {}).get("Message", "")
-                    found[one["InstanceId"]] = (str(one["State"]["Name"]), reason)
+                for instance in reservation["Instances"]:
+                    reason = instance.get("StateReason", {}).get("Message", "")
+                    found[instance["InstanceId"]] = (str(instance["State"]["Name"]), reason)
         return found
 
     async def _gone(self, machine: BootingMachine, what: str) -> BrokenNodes:

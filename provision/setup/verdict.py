@@ -29,7 +29,9 @@ def judge(
     Nodes that failed their set-up have an error instead of facts, and are in it too.
     """
     seen = {name: one for name, one in answers.items() if not isinstance(one, BrokenNodes)}
-    failed = {one.message: one for one in answers.values() if isinstance(one, BrokenNodes)}
+    failed = {
+        answer.message: answer for answer in answers.values() if isinstance(answer, BrokenNodes)
+    }
     facts = {name: facts for name, (facts, _) in seen.items()}
     offsets = {name: off for name, (_, off) in seen.items()}
     found = findings_at_up(AllFacts(expected, facts, offsets))

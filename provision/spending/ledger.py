@@ -87,7 +87,9 @@ def cluster_costs(target: Target) -> tuple[tuple[ClusterCost, ...], int]:
     except FileNotFoundError:
         lines = []
     found = [_parse(line) for line in lines]
-    known = [one for one in found if one is not None] + [of_record(one) for one in records(target)]
+    known = [one for one in found if one is not None] + [
+        of_record(record) for record in records(target)
+    ]
     return tuple(sorted(known, key=lambda one: one.began)), found.count(None)
 
 

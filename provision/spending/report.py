@@ -134,7 +134,7 @@ def _by_run(
         cost = None if cluster.node_usd is None else cluster.node_usd * hours
         if hours:
             rows.append(Spending(run.run_id, cluster.name, hours, cost, whole.sources))
-    used, cost = sum(one.hours for one in rows), total_usd(rows)
+    used, cost = sum(row.hours for row in rows), total_usd(rows)
     rest = None if whole.cost_usd is None or cost is None else max(0.0, whole.cost_usd - cost)
     idle = max(0.0, whole.hours - used)
     return [*rows, Spending(NO_RUN, cluster.name, idle, rest, whole.sources)]

@@ -17,7 +17,7 @@ def check(_: str, facts: NodeFacts, fleet: AllFacts) -> list[Deviation]:
         return []
     if own.error:
         return [Deviation(_SUBJECT, "no wrong value", own.error)]
-    speeds = [one.loopback.gbps for one in fleet.facts.values() if one.loopback]
+    speeds = [fact.loopback.gbps for fact in fleet.facts.values() if fact.loopback]
     usual = median(speeds)
     if len(speeds) < _LEAST_NODES or own.gbps >= _PART * usual:
         return []
