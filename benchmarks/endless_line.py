@@ -32,17 +32,16 @@ from tests.engine.conftest import TOOLS, LocalCluster, make_plan
 def run_job(mib: int) -> dict[str, float]:
     """Run a job that prints so many MiB; return seconds and MiB of supervisor and worker."""
     os.environ["PATH"] = f"{TOOLS}:{os.environ['PATH']}"
-    with tempfile.TemporaryDirectory(prefix="gpuctl-") as folder:
-        cluster = LocalCluster(Path(folder))
+    plan = make_plan(nodes=1, commands=(f"head -c {mib << 20} /dev/zero | tr '\\0' x",))
+    with tempfile.TemporaryDirectory(prefix="gpuctl-") as runs:
+        folder = Path(runs) / plan.run_id
+        folder.mkdir()
+        cluster = LocalCluster(folder)
         started = time.monotonic()
-        plan = make_plan(nodes=1, commands=(f"head -c {mib << 20} /dev/zero | tr '\\0' x",))
         node = asyncio.run(followed(cluster, plan))
         ran, head = time.monotonic(), own_peak()
-        runs = Path(folder) / "runs"
-        runs.mkdir()
-        (runs / "endless").symlink_to(folder)
         read = subprocess.run(
-            [sys.executable, "-m", "benchmarks.endless_line", "--read", str(runs)],
+            [sys.executable, "-m", "benchmarks.endless_line", "--read", runs],
             check=True,
             capture_output=True,
         )
@@ -67,7 +66,7 @@ def read_journal(runs: Path) -> dict[str, float]:
     """Read the journal as a client does; return seconds, MiB, and the characters of all lines."""
     started, characters = time.monotonic(), 0
     lines, tables, result = WholeLines(), TableCollector(), ResultCollector()
-    for event in recorded_events(runs, "endless"):
+    for event in recorded_events(runs, make_plan().run_id):
         tables.feed(event)
         result.see(event)
         if isinstance(event, Output):

@@ -87,6 +87,9 @@ class Judge:
 
     def _read(self, printed: Line) -> list[NodeEvent]:
         time, rank, stream, line = printed
+        if not self._reads(rank, stream, line):
+            self.clues.skip(rank, 1)
+            return []
         self.clues.feed(rank, line)
         heard = _of_network(self._proof.feed(rank, stream, line))
         heard += self._of_numbers(self._numbers.feed(rank, stream, line, time))
