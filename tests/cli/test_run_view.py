@@ -18,6 +18,7 @@ from cli.output import Output as Out
 from cli.run_view import RunView
 from config.catalogue.instance_types import price_usd_h
 from engine.agent.journal.lines import WholeLines
+from engine.agent.judge.output_reader import OutputReader
 from engine.contract.events import (
     CaseStarted,
     Event,
@@ -33,6 +34,7 @@ from engine.contract.events import (
     Output,
     RankStarted,
     RunFinished,
+    TableRead,
 )
 from engine.record.result import RunResult
 from tests.engine.conftest import make_inventory, make_plan
@@ -64,6 +66,17 @@ def test_a_notice_is_an_event_of_the_json_stream(capsys: pytest.CaptureFixture[s
         '{"kind":"node_interrupted","time":1795162145.0,"rank":1,"action":"terminate",'
         '"at":"2026-11-20T08:11:01Z"}\n'
     )
+
+
+def test_what_the_head_reads_of_a_table_is_shown_at_the_end_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = "8 2 float sum -1 45.82 0.10 0.20 0 38.17 0.30 0.40 0"
+    _, read = OutputReader(make_plan()).read(Output(1, "stdout", row))
+    assert isinstance(read, TableRead)
+    for out in (Out(as_json=True), Out()):
+        RunView(make_plan(), out).event(read)
+        assert capsys.readouterr() == ("", "")
 
 
 def shown(capsys: pytest.CaptureFixture[str], *events: Event, folds: bool = False) -> list[str]:

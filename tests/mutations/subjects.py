@@ -55,6 +55,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "engine/agent/judge/table_json.py": _NUMBERS,
     "engine/agent/judge/table_rows.py": _TABLES,
     "engine/agent/judge/tables.py": _TABLES,
+    "engine/agent/judge/table_events.py": ("tests/engine/test_table_events.py",),
     "engine/agent/node/ranks.py": ("tests/engine/test_ranks.py",),
     "engine/agent/journal/redaction.py": ("tests/engine/test_redaction.py",),
     "engine/agent/head/retry.py": ("tests/engine/test_retry.py",),
