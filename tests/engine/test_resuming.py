@@ -40,11 +40,13 @@ from engine.contract.events import (
     OutputDropped,
     RunFinished,
     SupervisorResumed,
+    TableRead,
     change,
     decode,
     to_line,
 )
 from engine.contract.plan import LaunchPlan
+from engine.record.nccl_tests import TableCollector
 from tests.engine.bare_events import STARTED, printed
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
 from tests.processes import is_alive
@@ -234,6 +236,24 @@ def test_a_supervisor_killed_during_output_loses_and_doubles_no_line(cluster: Lo
     events = cluster.events()
     assert len([e for e in events if isinstance(e, NodeStarted)]) == 2
     assert len([e for e in events if isinstance(e, SupervisorResumed)]) == 2
+
+
+def test_a_supervisor_killed_during_a_table_loses_and_doubles_no_row(cluster: LocalCluster) -> None:
+    row = "$((8 * i)) $((2 * i)) float sum -1 45.82 0.10 0.20 0 38.17 0.30 0.40 0"
+    prints = f'for i in $(seq 200); do echo "{row}"; sleep 0.01; done'
+    waits = f"until test -e {cluster.folder}/killed; do sleep 0.05; done"
+    run = Supervised(cluster, make_plan(nodes=1, commands=(f"{prints}; {waits}",)))
+    run.kill_when(lambda journal: "160 40 float" in journal)
+    run.kill_when(lambda journal: "supervisor_resumed" in journal and "800 200 float" in journal)
+    (cluster.folder / "killed").touch()
+    assert run.finish().status == "done"
+    collector = TableCollector()
+    for event in cluster.events():
+        collector.feed(event)
+    (table,) = collector.tables
+    assert [each.size for each in table.rows] == [8 * i for i in range(1, 201)]
+    reads = [event for event in cluster.events() if isinstance(event, TableRead)]
+    assert sum(len(event.rows) for event in reads) == 200
 
 
 @pytest.mark.parametrize("seen", ["run_started", "node_prepared"])
