@@ -68,10 +68,10 @@ TOGETHER = {
     "tests/e2e/pair/test_foreign_files.py": "the cluster of two nodes",
     "tests/e2e/pair/test_gpus.py": "the cluster of two nodes",
     "tests/e2e/pair/test_jobs.py": "the cluster of two nodes",
-    "tests/engine/test_disks_on_machines.py": "the engine's two machines",
-    "tests/engine/test_enter_machines.py": "the engine's two machines",
-    "tests/engine/test_metrics_on_machines.py": "the engine's two machines",
-    "tests/engine/test_on_machines.py": "the engine's two machines",
+    "tests/engine/agent/node/test_disks_on_machines.py": "the engine's two machines",
+    "tests/engine/agent/node/test_enter_machines.py": "the engine's two machines",
+    "tests/engine/agent/metrics/test_metrics_on_machines.py": "the engine's two machines",
+    "tests/engine/session/test_on_machines.py": "the engine's two machines",
 }
 """Files that share a fixture wider than a file."""
 

@@ -2,7 +2,7 @@
 
 `python -m tests.golden` (`make golden`) renews those of all tests, or of the tests that its
 arguments choose, and prints what changed, each change once. Nothing is renewed by hand: what
-must never change is asserted beside the golden files (tests/engine/test_launch_facts.py).
+must never change is asserted beside the golden files (tests/engine/plan/test_launch_facts.py).
 """
 
 import difflib
@@ -24,7 +24,7 @@ RENEW = "GPUCTL_RENEW_GOLDEN"
 TESTS = (
     "tests/cli/test_up_for.py::test_golden",
     "tests/formats/test_manifests.py::test_golden",
-    "tests/engine/test_modes.py::test_golden",
+    "tests/engine/plan/test_modes.py::test_golden",
     "tests/infra/test_network.py::test_a_network_that_exists_is_used_and_left_as_it_was",
     "tests/infra/test_network.py::test_each_way_in_is_planned_made_and_removed",
     "tests/infra/test_network.py::test_the_layout_of_every_type_with_efa",

@@ -47,7 +47,7 @@ from tests.cli.test_run import (
     removed,  # noqa: F401
 )
 from tests.engine.conftest import make_inventory, make_plan
-from tests.engine.test_session import INVENTORY, LocalConnections, connections  # noqa: F401
+from tests.engine.session.test_session import INVENTORY, LocalConnections, connections  # noqa: F401
 
 Call = Callable[..., Result]
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.test_attach import detached, gpuctl  # noqa: F401  a fixture
 from tests.cli.test_run import cluster, gpuctl_run  # noqa: F401  fixtures
-from tests.engine.test_session import connections  # noqa: F401
+from tests.engine.session.test_session import connections  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("cluster")
 

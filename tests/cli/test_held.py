@@ -24,7 +24,7 @@ from provision.preflight.replacements import OlderSettings
 from provision.records import record
 from provision.up import FleetPlan
 from tests.cli.conftest import remember
-from tests.engine.test_session import (
+from tests.engine.session.test_session import (
     INVENTORY,
     LocalConnections,
     connections,  # noqa: F401  a fixture

@@ -9,7 +9,7 @@ from cli.launch_text import show
 from cli.output import Output
 from engine.contract.codec import from_json
 from engine.contract.plan import CodePlan, ImagePlan, LaunchPlan, NetworkPlan, NodePlan, NotifyPlan
-from tests.engine.test_modes import planned
+from tests.engine.plan.test_modes import planned
 
 
 def node(rank: int, role: str, script: str, processes: int = 8) -> NodePlan:

@@ -23,7 +23,7 @@ from provision.aws.account import Caller
 from provision.records import record
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_run
-from tests.engine.test_history import table
+from tests.engine.record.test_history import table
 from tests.provision.test_record import a_record
 
 ACCOUNT = a_record().account

@@ -16,7 +16,7 @@ from tests.cli.test_attach import client, detached  # noqa: F401  fixtures are f
 from tests.cli.test_homes import as_user
 from tests.cli.test_run import cluster, gpuctl_run  # noqa: F401
 from tests.engine.conftest import make_plan
-from tests.engine.test_session import connections  # noqa: F401
+from tests.engine.session.test_session import connections  # noqa: F401
 from tests.small_disks import read_only
 
 pytestmark = pytest.mark.lab  # it mounts

@@ -40,7 +40,7 @@ from engine.record.run_context import Setting
 from tests.cli.chromium import open_page
 from tests.cli.test_command import ROOT, gpuctl
 from tests.engine.conftest import make_plan
-from tests.engine.test_history import result
+from tests.engine.record.test_history import result
 
 EVIL = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>"
 

@@ -15,7 +15,7 @@ from engine.analysis.report import Report
 from engine.record.run_context import Setting
 from engine.record.sample import Sample
 from tests.cli.test_report import report_of
-from tests.engine.test_metrics import gpu, sample
+from tests.engine.analysis.test_metrics import gpu, sample
 
 HOUR = [
     sample(

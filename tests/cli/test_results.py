@@ -11,9 +11,9 @@ import pytest
 from engine.contract.events import FollowedFailure
 from engine.record.history import History
 from tests.cli.test_command import gpuctl
+from tests.engine.analysis.test_comparison import table
 from tests.engine.conftest import make_plan
-from tests.engine.test_comparison import table
-from tests.engine.test_history import result
+from tests.engine.record.test_history import result
 
 
 def history(home: Path) -> History:

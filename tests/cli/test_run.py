@@ -32,7 +32,7 @@ from provision.down import Teardown
 from tests.cli.conftest import remember
 from tests.cli.test_ps import earlier
 from tests.engine.conftest import make_inventory
-from tests.engine.test_session import (
+from tests.engine.session.test_session import (
     LocalConnections,
     connections,  # noqa: F401  a fixture
     on_this_machine,

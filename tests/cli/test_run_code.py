@@ -21,7 +21,7 @@ from tests.cli.test_run import (
     running,
     runs,
 )
-from tests.engine.test_session import connections  # noqa: F401
+from tests.engine.session.test_session import connections  # noqa: F401
 
 HEAD = "type: task\nname: job\nnodes: 2\ncommands: [python3 train.py]\n"
 WITH_OUTPUTS = f"{HEAD}outputs: [checkpoints/]\n"

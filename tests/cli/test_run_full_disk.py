@@ -15,7 +15,7 @@ from engine.record.history import History
 from engine.record.run_errors import RunGoesOn
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
-from tests.engine.test_session import (
+from tests.engine.session.test_session import (
     LocalConnections,
     connections,  # noqa: F401  a fixture
     on_this_machine,

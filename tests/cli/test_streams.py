@@ -13,7 +13,7 @@ from cli.terminal import name_streams
 from engine.record.run_errors import RunGoesOn
 from tests.cli.test_command import COMMAND
 from tests.cli.test_quick import cluster, environment  # noqa: F401  a fixture
-from tests.engine.test_session import job
+from tests.engine.session.test_session import job
 from tests.nodes.conftest import Site, site  # noqa: F401  a fixture
 
 FULL = (

@@ -16,7 +16,7 @@ from engine.record.history import History, KeptFinding
 from engine.record.nccl_tests import Table
 from tests.cli.test_command import ROOT, gpuctl
 from tests.engine.conftest import make_plan
-from tests.engine.test_history import result
+from tests.engine.record.test_history import result
 
 
 def half(busbw: float, wrong: int | None = 0, error: float | None = None) -> Timing:

@@ -21,8 +21,8 @@ from nodes.inventory import Inventory
 from provision.records import record
 from tests.cli.conftest import remember
 from tests.cli.test_ps import alive, earlier
+from tests.engine.analysis.test_metrics import BEFORE, GIB, LAST, sample
 from tests.engine.conftest import make_inventory
-from tests.engine.test_metrics import BEFORE, GIB, LAST, sample
 
 Answer = Callable[[str, str | None], tuple[LiveRun, ...]]
 

@@ -30,7 +30,7 @@ from tests.cli.test_run import cluster as cluster  # noqa: PLC0414
 from tests.cli.test_run import removed as removed  # noqa: PLC0414
 from tests.cli.test_shared_journals import RUN, Team, done, finish, follow
 from tests.engine.conftest import make_inventory
-from tests.engine.test_session import connections as connections  # noqa: PLC0414
+from tests.engine.session.test_session import connections as connections  # noqa: PLC0414
 from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record
 

@@ -1,7 +1,7 @@
 """What a node sends: a job is root there, so paths, links, modes and sizes are hostile.
 
 `gpuctl cp` from a node is tried with archives that tar does not make, and with folders that a node
-may have. `tests/engine/test_outputs.py` has the outputs of runs.
+may have. `tests/engine/session/test_outputs.py` has the outputs of runs.
 """
 
 import asyncio

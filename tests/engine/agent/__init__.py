@@ -1,0 +1,1 @@
+"""Tests of the part that runs on the nodes."""

@@ -1,0 +1,151 @@
+"""Locks of clients on the head, and what the head says of its runs; agents as processes."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from config.errors import NodeError, RunError
+from engine.agent.head.cluster_locks import DOWN, HEALING, REMOVAL
+from engine.agent.head.queue import Queue
+from engine.contract.codec import to_json
+from engine.session import head, plans_on_head
+from engine.session.bundle import agent_bundle
+from engine.session.head import hold
+from nodes.conversation import Conversation
+from nodes.inventory import Inventory, Node
+from tests.engine.agent.head.test_queue import holding
+from tests.engine.conftest import make_inventory, make_plan
+from tests.engine.session.test_session import LocalConnections
+
+THERE = make_inventory(2)
+
+
+class Talking(LocalConnections):
+    """Connections whose commands may also be conversations."""
+
+    @asynccontextmanager
+    async def converse(self, node: Node, command: str) -> AsyncIterator[Conversation]:
+        process = await asyncio.create_subprocess_shell(command, stdin=PIPE, stdout=PIPE)
+        assert process.stdin is not None
+        yield Conversation(process)  # type: ignore[arg-type]
+        process.stdin.close()
+        await process.wait()
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The head's folder of runs, with one run that is over, and the agent that it had."""
+    with tempfile.TemporaryDirectory(prefix="gpuctl-") as root:
+        monkeypatch.setattr("engine.plan.remote_paths.REMOTE_ROOT", root)
+        folder = Path(root) / "runs" / "job-000001"
+        folder.mkdir(parents=True)
+        (folder / "agent.pyz").write_bytes(agent_bundle().data)
+
+        @asynccontextmanager
+        async def connect(_: Inventory) -> AsyncIterator[Talking]:
+            yield Talking()
+
+        monkeypatch.setattr("nodes.ssh.connect", connect)
+        monkeypatch.setattr("engine.session.plans_on_head.connect", connect)
+        yield folder.parent
+
+
+def start_holding(runs: Path, what: str) -> tuple[subprocess.Popen[str], str]:
+    folder = str(runs / "job-000001")
+    argv = [sys.executable, f"{folder}/agent.pyz", "hold", folder, what]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, process.stdout.readline()
+
+
+def test_no_run_begins_while_a_client_removes_the_cluster(runs: Path) -> None:
+    queue = Queue(runs)
+    process, answer = start_holding(runs, REMOVAL)
+    assert answer == "held\n"
+    (runs / "next").mkdir()
+    assert queue.runs_in_the_way(("node0",)) == ("job-000001",)
+    assert not queue.enter("next", ("node0",), may_wait=True)
+    process.kill()  # its client died
+    process.communicate()
+    assert queue.runs_in_the_way(("node0",)) == ()
+    assert queue.enter("next", ("node0",), may_wait=False)
+
+
+def test_one_client_removes_and_other_runs_keep_the_cluster(runs: Path) -> None:
+    with (
+        hold("job-000001", THERE, REMOVAL) as first,
+        hold("job-000001", THERE, REMOVAL) as second,
+        hold("job-000001", THERE, HEALING) as other,
+    ):
+        assert (first, second, other) == ("held", "taken", "removes")
+    with holding(runs / "other"):
+        (runs / "queue").write_text("other waiting node1\n")
+        with hold("job-000001", THERE, REMOVAL) as answer:
+            assert answer == "busy"
+    with hold("job-000001", THERE, REMOVAL) as answer:
+        assert answer == "held"
+        assert (runs / "queue").read_text() == "job-000001 leaving -\n"
+
+
+def test_nobody_removes_the_cluster_while_its_nodes_are_made_again(runs: Path) -> None:
+    with (
+        hold("job-000001", THERE, HEALING) as first,
+        hold("job-000001", THERE, HEALING) as second,
+        hold("job-000001", THERE, REMOVAL) as removal,
+        hold("job-000001", THERE, DOWN) as down,
+    ):
+        assert (first, second, removal, down) == ("held", "taken", "heals", "heals")
+    with hold("job-000001", THERE, DOWN) as down, hold("job-000001", THERE, HEALING) as healing:
+        assert (down, healing) == ("held", "removes")
+    assert not (runs / "queue").exists(), "`down` ends the runs of the cluster"
+
+
+def test_a_head_that_does_not_answer_gives_no_lock(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hold("gone-000002", THERE, REMOVAL) as answer:
+        assert answer == ""
+
+    @asynccontextmanager
+    async def refuse(_: Inventory) -> AsyncIterator[Talking]:
+        raise NodeError("node0: no route", "")
+        yield
+
+    monkeypatch.setattr("nodes.ssh.connect", refuse)
+    with hold("job-000001", THERE, REMOVAL) as answer:
+        assert answer == ""
+
+    @asynccontextmanager
+    async def hang(_: Inventory) -> AsyncIterator[Talking]:
+        await asyncio.Event().wait()
+        yield Talking()
+
+    monkeypatch.setattr("nodes.ssh.connect", hang)
+    monkeypatch.setattr(head, "HOLD_S", 0.1)
+    with hold("job-000001", THERE, REMOVAL) as answer:
+        assert answer == ""
+
+
+def test_the_head_has_the_plans_of_its_runs(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans_on_head, "FOLDER", tmp_path)
+    plan = make_plan(env={"TOKEN": {"secret": "T"}})
+    run = {"plan": to_json(plan), "secrets": {"T": "geheim"}}
+    (tmp_path / "job-000001.json").write_text(json.dumps(run))
+    found = asyncio.run(plans_on_head.plans_of(["job-000001", "over-000002"], THERE))
+    assert found == {"job-000001": plan}
+    del run["plan"]["cluster_ips"]
+    (tmp_path / "job-000001.json").write_text(json.dumps(run))
+    with pytest.raises(RunError) as other:
+        asyncio.run(plans_on_head.plans_of(["job-000001"], THERE))
+    expected = "another version of gpuctl started run job-000001; attach with that version"
+    assert str(other.value) == expected

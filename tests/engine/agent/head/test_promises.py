@@ -1,0 +1,65 @@
+"""Times that the documentation promises are those of the code."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.top_view import STALE_S as TOP_STALE_S
+from engine.agent.head.attempt_runner import STOP_BOUND_S
+from engine.agent.head.save_to_shared import SAVE_S
+from engine.agent.head.supervisor import ACKNOWLEDGE_S, LEASE_S
+from engine.agent.journal.run_folders import AGE_S
+from engine.agent.journal.run_secrets_file import LOST_SUPERVISOR_S
+from engine.agent.link import heartbeat
+from engine.agent.link.launcher import STOP_GRACE_S
+from engine.agent.metrics import endpoint, idle_gpus, sampler, samples
+from engine.agent.metrics.openmetrics import STALE_S
+from engine.agent.node import interruption, output
+from engine.session.following import RECONNECT_S
+
+DOCS = Path(__file__).parents[4] / "docs"
+
+
+@pytest.mark.parametrize(
+    ("promise", "seconds", "actual"),
+    [
+        ("and SIGKILL after {} seconds.", 10, STOP_GRACE_S),
+        ("cgroup: SIGTERM, up to {} seconds more, SIGKILL", 10, STOP_GRACE_S),
+        ("has not ended its part {} seconds after the request, the supervisor", 30, STOP_BOUND_S),
+        ("asks the instance's metadata every {} seconds", 5, interruption.LOOK_S),
+        ("At its end the supervisor waits {} seconds", 60, ACKNOWLEDGE_S),
+        ("and if the supervisor hangs, after {}.", 120, heartbeat.HUNG_S),
+        ("workers stop their jobs within {} seconds", 20, heartbeat.HEAD_SILENCE_S),
+        ("no supervisor comes back within {} seconds", 120, LOST_SUPERVISOR_S),
+        ("A node without a heartbeat for {} seconds is lost", 15, heartbeat.SILENCE_S),
+        ("An unfinished line is sent after a second.", 1, output.PARTIAL_S),
+        ("the client reconnects, for five minutes", 5 * 60, RECONNECT_S),
+        ("Three minutes after the last renewal the nodes power off", 3 * 60, LEASE_S),
+        ("All nodes have 15 minutes to copy, and then the head as long", 15 * 60, SAVE_S),
+        ("30 days after the last use | a tenth of the disk", 30 * 86400, AGE_S),
+    ],
+)
+def test_times_of_runs(promise: str, seconds: int, actual: float) -> None:
+    text = (DOCS / "runs.md").read_text() + (DOCS / "logs.md").read_text()
+    page = " ".join(text.split())  # a line may end anywhere
+    assert promise.format(seconds) in page
+    assert actual == seconds
+
+
+@pytest.mark.parametrize(
+    ("promise", "figure", "actual"),
+    [
+        ("sends a sample every {} seconds", 5, sampler.INTERVAL_S),
+        ("(1 % utilisation at most) for {} minutes", 10, idle_gpus.IDLE_S / 60),
+        ("sample of a node is older than {} seconds, its age", 20, TOP_STALE_S),
+        ("whose newest sample is older than {} seconds is left out", 30, STALE_S),
+        ("every 5 s at first, one a minute from {} minutes on", 100, 100),
+        ("{} MiB at most: then the oldest go", 64, samples.BUDGET >> 20),
+        ("answers `http://127.0.0.1:{}/metrics`", 9713, endpoint.PORT),
+    ],
+)
+def test_figures_of_metrics(promise: str, figure: int, actual: float) -> None:
+    page = " ".join((DOCS / "metrics.md").read_text().split())
+    assert promise.format(figure) in page
+    assert actual == figure
+    assert samples.record_interval(100 * 60) == 60 > samples.record_interval(99 * 60)

@@ -1,0 +1,1 @@
+"""Tests of how head, workers and clients reach each other."""

@@ -1,0 +1,1 @@
+"""Tests of conclusions from what was kept."""

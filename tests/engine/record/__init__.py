@@ -1,0 +1,1 @@
+"""Tests of what this machine keeps of runs."""

@@ -1,0 +1,1 @@
+"""Tests of what a client does with a run."""
