@@ -11,6 +11,7 @@ from config.foreign import Malformed, parse_foreign
 from config.identifiers import RunId
 from config.models import Value
 from engine.agent.journal.run_secrets_file import FOLDER
+from engine.contract.orders import RunOrder
 from engine.contract.plan import LaunchPlan
 from nodes.inventory import Inventory
 from nodes.ssh import connect
@@ -23,7 +24,8 @@ import json, pathlib, sys
 for run in sys.argv[2:]:
     path = pathlib.Path(sys.argv[1], run + ".json")
     if path.exists():
-        print(json.dumps(json.loads(path.read_text())["plan"]))
+        run = json.loads(path.read_text())
+        print(json.dumps({"plan": run["plan"], "common": run.get("common"), "secrets": {}}))
 """
 
 
@@ -51,7 +53,7 @@ async def plans_of(runs: list[str], inventory: Inventory) -> dict[str, LaunchPla
 
 def _plan(line: str) -> LaunchPlan:
     try:
-        return parse_foreign(LaunchPlan, line, _LARGEST)
+        return parse_foreign(RunOrder, line, _LARGEST).with_common_texts().plan
     except Malformed as error:
         raise RunError(
             f"another version of gpuctl started {_named(line)}",
@@ -59,12 +61,16 @@ def _plan(line: str) -> LaunchPlan:
         ) from error
 
 
-class _Named(Value):
+class _NamedPlan(Value):
     run_id: RunId
+
+
+class _Named(Value):
+    plan: _NamedPlan
 
 
 def _named(line: str) -> str:
     try:
-        return f"run {parse_foreign(_Named, line, _LARGEST).run_id}"
+        return f"run {parse_foreign(_Named, line, _LARGEST).plan.run_id}"
     except Malformed:
         return "a run"

@@ -28,6 +28,7 @@ from engine.agent.journal.journal_file import JournalReader
 from engine.analysis.metrics.live import parse_live
 from engine.contract.codec import to_json
 from engine.contract.events import EVENTS
+from engine.contract.orders import RunOrder
 from engine.record.history import History, RunRecord
 from engine.record.journal_copy import JournalCopy, recorded_events
 from engine.record.kept_results import keep_results
@@ -149,7 +150,7 @@ fuzz = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
-PLAN = json.loads(json.dumps(to_json(make_plan())))
+ORDER = json.loads(json.dumps(to_json(RunOrder(make_plan(), {}).without_common_texts())))
 RECORD: dict[str, Any] = {
     **{"run_id": RUN, "name": "job", "cluster": "demo", "nodes": 2, "on_stop": "keep"},
     **{"status": "done", "exit_code": 0, "first_failed_rank": None, "reason": ""},
@@ -282,7 +283,7 @@ def test_a_heads_answer_about_its_runs(heads: Heads, words: list[str]) -> None: 
 
 
 @fuzz
-@given(answer=spoiled(PLAN))
+@given(answer=spoiled(ORDER))
 def test_a_heads_answer_about_a_plan(heads: Heads, answer: Any) -> None:  # noqa: F811
     heads.answers["demo"] = json.dumps(answer) + "\n"
     with confined():

@@ -27,6 +27,7 @@ from engine.contract.events import (
     OutputJudged,
 )
 from engine.contract.exit_status import BUSY
+from engine.contract.orders import RunOrder
 from engine.record import event_budget, kept_results, metrics_record
 from engine.record.event_budget import Bound
 from engine.record.events import parse_event
@@ -78,9 +79,6 @@ class Answers:
         self._heads.commands.append(command)
         for line in self._heads.answers.get(self._cluster, "").splitlines():
             yield line
-
-    async def put(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture
@@ -261,17 +259,17 @@ def test_a_refusal_without_a_run_is_one_line(heads: Heads, answer: str, why: str
 
 def test_a_plan_of_another_cluster_is_not_taken(heads: Heads) -> None:
     plan = replace(make_plan(), cluster="prod")
-    heads.answers["demo"] = json.dumps(to_json(plan))
+    heads.answers["demo"] = json.dumps(to_json(RunOrder(plan, {})))
     with pytest.raises(NodeError) as wrong:
         asyncio.run(plans_of(["job-000001"], HERE))
     claim = "node0 answers for run job-000001 of cluster prod, which is not its own"
     assert str(wrong.value) == claim
-    heads.answers["demo"] = json.dumps(to_json(make_plan()))
+    heads.answers["demo"] = json.dumps(to_json(RunOrder(make_plan(), {})))
     with pytest.raises(NodeError):
         asyncio.run(plans_of(["other-000001"], HERE))
 
 
-@pytest.mark.parametrize("line", ["no", "[]", "{}", "[" * 100_000, '{"run_id": "x; id"}'])
+@pytest.mark.parametrize("line", ["no", "[]", "{}", "[" * 100_000, '{"plan": {"run_id": "x; id"}}'])
 def test_a_plan_that_is_none_is_one_line(heads: Heads, line: str) -> None:
     heads.answers["demo"] = line
     with pytest.raises(RunError) as wrong:

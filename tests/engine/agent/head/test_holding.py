@@ -16,6 +16,7 @@ from config.errors import NodeError, RunError
 from engine.agent.head.cluster_locks import DOWN, HEALING, REMOVAL
 from engine.agent.head.queue import Queue
 from engine.contract.codec import to_json
+from engine.contract.orders import RunOrder
 from engine.session import head, plans_on_head
 from engine.session.bundle import agent_bundle
 from engine.session.head import hold
@@ -139,7 +140,7 @@ def test_the_head_has_the_plans_of_its_runs(
 ) -> None:
     monkeypatch.setattr(plans_on_head, "FOLDER", tmp_path)
     plan = make_plan(env={"TOKEN": {"secret": "T"}})
-    run = {"plan": to_json(plan), "secrets": {"T": "geheim"}}
+    run = to_json(RunOrder(plan, {"T": "geheim"}).without_common_texts())
     (tmp_path / "job-000001.json").write_text(json.dumps(run))
     found = asyncio.run(plans_on_head.plans_of(["job-000001", "over-000002"], THERE))
     assert found == {"job-000001": plan}
