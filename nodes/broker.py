@@ -132,9 +132,6 @@ class Broker:
             nodes = [self._nodes[name] for name in request["nodes"] or self._nodes]
             if request["do"] == "run":
                 send(await _run(connections, nodes, request, data))
-            elif request["do"] == "put":
-                await connections.put(nodes[0], data, request["path"], request["mode"])
-                send({})
             else:
                 stdin = data.decode() or None
                 lines = connections.lines(nodes[0], request["command"], stdin=stdin)

@@ -1,4 +1,4 @@
-"""Run commands and write files on nodes, over ssh connections that outlive one gpuctl command."""
+"""Run commands on nodes, over ssh connections that outlive one gpuctl command."""
 
 import asyncio
 import json
@@ -62,16 +62,6 @@ class KeptConnections:
             if not isinstance(line, str):
                 return
             yield line
-        raise self._lost()
-
-    async def put(self, node: Node, data: bytes, path: str, mode: int = 0o600) -> None:
-        """Write the file `path` on `node`: exactly `data` and `mode`, whole or not at all.
-
-        Missing folders are made. The data travels as standard input: it is in no argument list.
-        """
-        request = {"do": "put", "nodes": [node.name], "path": path, "mode": mode}
-        async for _ in self._answers(request, data):
-            return
         raise self._lost()
 
     async def _answers(self, request: dict[str, Any], data: bytes = b"") -> AsyncIterator[Any]:

@@ -1,4 +1,4 @@
-"""Run commands and write files on nodes, over one ssh connection to the bastion and tunnels in it.
+"""Run commands on nodes, over one ssh connection to the bastion and tunnels in it.
 
 Without a bastion each node is reached directly, by its address or through a command.
 
@@ -9,12 +9,9 @@ only known_hosts is the cluster's, in which every host key was pinned before the
 
 import asyncio
 import os
-import shlex
-import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import asyncssh
@@ -183,43 +180,12 @@ class Connections:
                 process.close()
         self._check(node, command, _exit_status(done, node), complaints)
 
-    async def put(self, node: Node, data: bytes, path: str, mode: int = 0o600) -> None:
-        """Write the file `path` on `node`: exactly `data` and `mode`, whole or not at all.
-
-        Missing folders are made. The data travels as standard input: it is in no argument list.
-        """
-        final, part = shlex.quote(path), shlex.quote(f"{path}.{uuid.uuid4().hex[:8]}")
-        # A broken connection ends cat's input early, so the file is moved into place only if
-        # complete.
-        command = (
-            f"umask 077; mkdir -p {shlex.quote(str(Path(path).parent))} && cat > {part} "
-            f'&& [ "$(wc -c < {part})" -eq {len(data)} ] && chmod {mode:o} {part} '
-            f"&& mv -f {part} {final} || {{ rm -f {part}; exit 1; }}"
-        )
-        with ssh_errors(_where(node)):
-            process = await self._process(node, command, data)
-            try:
-                done = await process.wait()
-            finally:
-                process.close()
-        if _exit_status(done, node) != 0:
-            complaint = done.stderr
-            text = complaint.decode(errors="replace") if isinstance(complaint, bytes) else ""
-            reason = after_mark(text)
-            raise NodeError(
-                f"{_where(node)}: {path} cannot be written: {reason.strip()}", _disk_hint(path)
-            )
-
     async def _process(
-        self, node: Node, command: str, stdin: str | bytes | None
+        self, node: Node, command: str, stdin: str | None
     ) -> asyncssh.SSHClientProcess[Any]:
-        """Start a command, on a new connection if sshd accepts no more sessions on the first one.
-
-        Its output is text, or bytes if `stdin` is bytes.
-        """
+        """Start a command, on a new connection if sshd accepts no more sessions on the first."""
         source = asyncssh.PIPE if stdin else asyncssh.DEVNULL
-        encoding = None if isinstance(stdin, bytes) else "utf-8"
-        arguments: dict[str, Any] = {"stdin": source, "encoding": encoding, "errors": "replace"}
+        arguments: dict[str, Any] = {"stdin": source, "encoding": "utf-8", "errors": "replace"}
         connection = await self._connection(node)
         command = mark(command)
         try:
@@ -385,10 +351,6 @@ def _first_line(command: str) -> str:
 def _printed_too_much(node: Node) -> tuple[str, str]:
     text = f"its shell printed more than {MOST_NOISE >> 20} MiB before the command began"
     return f"{_where(node)}: {text}", "see what ~/.bashrc and /etc/bash.bashrc do there"
-
-
-def _disk_hint(path: str) -> str:
-    return f"see whether the disk under {path} is full or read-only"
 
 
 def _exit_status(done: asyncssh.SSHCompletedProcess, node: Node) -> int:

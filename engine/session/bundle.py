@@ -1,5 +1,6 @@
 """The agent as one file: a zip application, reproducible from its source."""
 
+import base64
 import hashlib
 import io
 import shlex
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.errors import RunError
@@ -87,10 +89,15 @@ async def ship_agent(connections: "KeptConnections | Connections", head: "Node")
     has_both = f"test -d {shlex.quote(bundle.path)} && test -e {shlex.quote(archive)}"
     if (await connections.run(head, has_both, timeout=_CALL_S)).exit_status == 0:
         return
-    await connections.put(head, bundle.data, archive, 0o644)
-    unpack = f"umask 022; {receive_agent(bundle.path, bundle.data)}"
-    command = f"{{ {unpack}; }} < {shlex.quote(archive)}"
-    done = await connections.run(head, command, timeout=_CALL_S)
+    folder, whole = shlex.quote(str(Path(archive).parent)), shlex.quote(archive)
+    part, unpack = f"{whole}.$$", receive_agent(bundle.path, bundle.data)
+    # A broken connection ends the input early: the archive gets its name when it is whole.
+    command = (
+        f"umask 022; mkdir -p {folder} && base64 -d > {part}"
+        f' && [ "$(wc -c < {part})" -eq {len(bundle.data)} ] && mv -f {part} {whole}'
+        f" || {{ rm -f {part}; exit 1; }}; {{ {unpack}; }} < {whole}"
+    )
+    done = await connections.run(head, command, stdin=base64.b64encode(bundle.data).decode())
     if done.exit_status != 0:
         reason = done.complaint
         raise RunError(

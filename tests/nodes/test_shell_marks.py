@@ -52,8 +52,6 @@ def test_what_a_shell_prints_is_not_the_commands(site: Site, tmp_path: Path, noi
             await talk.write(b"\0binary")
             talk.end_input()
             assert await talk.read(100) == b"\0binary"
-        await connections.put(node, b"data", str(tmp_path / "put"))
-        assert (tmp_path / "put").read_bytes() == b"data"
 
     session(site, use)
 
@@ -87,9 +85,6 @@ def test_a_failed_command_is_not_explained_by_what_the_shell_printed(
             async with connections.converse(node, "echo reason >&2; exit 3"):
                 pass
         assert loud.value.message.endswith("exited with 3: reason")
-        with pytest.raises(NodeError) as unwritten:
-            await connections.put(node, b"x", "/proc/x/y")
-        assert "conda" not in unwritten.value.message
 
     session(site, use)
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import stat
 import subprocess
 import time
 from collections.abc import Awaitable, Callable
@@ -208,36 +207,6 @@ def test_lines_of_a_failing_command_end_in_an_error_with_its_complaint(site: Sit
         assert seen == ["a", ""]
 
     session(site, use)
-
-
-def test_a_file_is_put_whole_with_its_mode_and_folders(site: Site, tmp_path: Path) -> None:
-    path = tmp_path / "new folder" / "it's"
-    data = bytes(range(256)) * 8192
-
-    async def use(connections: Connections) -> None:
-        await connections.put(site.inventory.nodes[0], data, str(path), 0o640)
-        assert path.read_bytes() == data
-        assert stat.S_IMODE(path.stat().st_mode) == 0o640
-        await connections.put(site.inventory.nodes[0], b"", str(path))
-        assert path.read_bytes() == b""
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert [p.name for p in path.parent.iterdir()] == ["it's"]
-
-    session(site, use)
-
-
-def test_a_file_that_cannot_be_written_is_an_error_and_leaves_nothing(
-    site: Site, tmp_path: Path
-) -> None:
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "kept").write_text("old")
-
-    async def use(connections: Connections) -> None:
-        with pytest.raises(NodeError, match=r"^node0 \(127\.0\.0\.1\): /proc/no/such cannot be wr"):
-            await connections.put(site.inventory.nodes[0], b"x", "/proc/no/such")
-
-    session(site, use)
-    assert [p.name for p in (tmp_path / "here").iterdir()] == ["kept"]
 
 
 def test_a_lost_connection_is_opened_again(site: Site) -> None:

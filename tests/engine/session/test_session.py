@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,7 @@ from engine.record.journal_copy import evidence_folder, recorded_events
 from engine.record.result import RunResult
 from engine.record.run_errors import RunGoesOn, RunLost
 from engine.session import following, session
+from engine.session.bundle import agent_bundle, ship_agent
 from engine.session.cluster_runs import Holder, drop_run, find_holders, move_run, node_load
 from engine.session.head import ClusterBusy
 from nodes.answers import Completed
@@ -94,9 +96,6 @@ class LocalConnections:
             await process.stdout.read()
             await process.wait()
 
-    async def put(self, node: Node, data: bytes, path: str, mode: int = 0o600) -> None:
-        await asyncio.to_thread(Path(path).write_bytes, data)
-
 
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalConnections]:
@@ -128,6 +127,32 @@ def on_this_machine(inventory: Inventory) -> Inventory:
 
 INVENTORY = on_this_machine(make_inventory(2))
 PAST = "2025-11-20T08:22:00Z"
+
+
+def test_the_agent_is_on_the_head_whole_and_is_not_sent_twice(
+    connections: Any,
+) -> None:
+    bundle, head = agent_bundle(), INVENTORY.nodes[0]
+    asyncio.run(ship_agent(connections, head))
+    archive = Path(f"{bundle.path}.pyz")
+    assert archive.read_bytes() == bundle.data
+    assert Path(bundle.program).exists()
+    assert sorted(archive.parent.iterdir()) == [Path(bundle.path), archive]
+    sent = archive.stat().st_mtime_ns
+    asyncio.run(ship_agent(connections, head))
+    assert archive.stat().st_mtime_ns == sent
+
+
+def test_a_head_that_cannot_store_the_agent_is_an_error_with_the_reason(
+    connections: Any,
+) -> None:
+    folder = Path(agent_bundle().path).parent
+    folder.rmdir()
+    folder.write_text("no folder")
+    with pytest.raises(RunError, match=r"^node0 \(127\.0\.0\.10\) cannot take gpuctl's agent: mk"):
+        asyncio.run(ship_agent(connections, INVENTORY.nodes[0]))
+    folder.unlink()
+    folder.mkdir()
 
 
 def job(*commands: str, **fields: object) -> LaunchPlan:
