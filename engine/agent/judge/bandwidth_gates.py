@@ -45,6 +45,10 @@ class Gates:
         """Return the verdicts of all other gates: those that lack figures are missed."""
         return self._close(list(self._open))
 
+    def restore(self, verdict: GateJudged) -> None:
+        """Take over a verdict of an earlier supervisor: its gate is not judged again."""
+        self._open = [gate for gate in self._open if not _is_of(gate, verdict)]
+
     def _of(self, gate: Gate) -> list[float | None]:
         return [self._figures.get((case, gate.size)) for case in gate.cases]
 
@@ -73,6 +77,10 @@ class Gates:
             expected=gate.busbw,
             source=gate.source,
         )
+
+
+def _is_of(gate: Gate, verdict: GateJudged) -> bool:
+    return gate.cases == verdict.cases and f": {gate.title}: " in verdict.text
 
 
 def _figure(rows: list[Row], size: int) -> float | None:

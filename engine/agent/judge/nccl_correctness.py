@@ -69,6 +69,12 @@ class Numbers:
         self.gates.see(table)
         return self._new(self._wrong(table))
 
+    def restore(self, finding: Finding) -> None:
+        """Take over a finding of an earlier supervisor: it is not made again."""
+        self._reported.add(finding)
+        if finding.text.startswith(f"{self._names[finding.rank]}: Test "):
+            self._failed_tests.add(finding)
+
     def final_findings(self) -> list[Finding]:
         """Return new findings at the end of the run: incomplete tables, unreadable rows."""
         return self._new([one for table in self.reader.tables for one in self._ended(table)])

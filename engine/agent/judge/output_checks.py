@@ -60,6 +60,21 @@ class Judge:
         heard = self._of_numbers(self._numbers.add_json(rank, document, case))
         return heard + self._of_gates(self._numbers.gates.new_verdicts())
 
+    def restore(self, event: NetworkSeen | OutputJudged | GateJudged) -> None:
+        """Take over what an earlier supervisor found in output that was removed since."""
+        if isinstance(event, NetworkSeen):
+            self._proof.restore(Finding(event.level, event.rank, event.text))
+            return
+        if isinstance(event, GateJudged):
+            self._numbers.gates.restore(event)
+            self._of_gates([event])
+            return
+        finding = Finding(event.level, event.rank, event.text)
+        self._numbers.restore(finding)
+        self._pipes.add(finding.text)
+        if finding.level == "fault":
+            self._faults.append(finding)
+
     def end(self, verdict: Verdict) -> tuple[list[NodeEvent], Verdict]:
         """Return the findings at the run's end, and the verdict changed by all findings."""
         heard = [finding for line in self._lines.rest() for finding in self._read(line)]

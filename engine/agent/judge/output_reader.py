@@ -81,7 +81,7 @@ class OutputReader:
         """Read an event that an earlier supervisor recorded."""
         if isinstance(event, Output) and not event.judged:
             self._skip(event)
-        elif isinstance(event, OutputDropped):  # its findings are in the journal
+        elif isinstance(event, OutputDropped):  # its findings are in the journal, see `restore`
             self._has_all_output = False
         elif isinstance(event, OutputJudged) and event.malformed:  # it does not follow from output
             return
@@ -97,6 +97,8 @@ class OutputReader:
             del self.unrecorded[0]
         elif self._has_all_output:
             self._recorded_at_end += 1
+        elif isinstance(event, (NetworkSeen, OutputJudged, GateJudged)):
+            self._judge.restore(event)
 
     def end(self, verdict: Verdict) -> tuple[list[Event], Verdict]:
         """Return the events that follow at the run's end, and the verdict in words."""

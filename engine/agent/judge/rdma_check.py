@@ -81,6 +81,18 @@ _CAUSES = (
 """Lines with the cause of a fallback, and what to check then; the first line counts."""
 
 
+_TOPICS = (
+    (" ranks of nccl-tests ran on ", "one host"),
+    (" EFA interfaces: `", "interfaces"),
+    (" uses GPUDirect RDMA", "direct"),
+    (" through the host's memory", "gpudirect"),
+    (", according to its devices", "layer"),
+    (" instead of ", "network"),
+    (" is not known to be ", "network"),
+)
+"""Words of each finding, and the topic of which a node has one finding; others are proofs."""
+
+
 @dataclass
 class _Seen:
     """The state of a node according to its lines so far.
@@ -227,6 +239,14 @@ class Proof:
         if self._verify == "require" and self._promise:
             findings += self._require()
         return findings
+
+    def restore(self, finding: Finding) -> None:
+        """Take over a finding of an earlier supervisor: it is not made again."""
+        seen = self._seen[finding.rank]
+        topic = next((topic for words, topic in _TOPICS if words in finding.text), "proof")
+        seen.reported.add(topic)
+        self._one_host_reported |= topic == "one host"
+        seen.proven |= (topic, finding.level) == ("proof", "proof")
 
     def _require(self) -> list[Finding]:
         unproven = [seen.name for seen in self._seen if not seen.proven]
