@@ -16,7 +16,7 @@ from pathlib import Path
 from lab import lifecycle
 from lab.places import DEFAULT, Places
 from nodes.inventory import Inventory
-from nodes.openssh import openssh_config
+from nodes.openssh import openssh_config, write_openssh_config
 
 COMMAND = Path(sys.executable).with_name("gpuctl")
 KEPT = "  ControlMaster auto\n  ControlPath {folder}/%C\n  ControlPersist 600\n"
@@ -42,6 +42,7 @@ class Site:
     def ssh_config(self, kept: bool) -> Path:
         """Write an ssh_config for the peers; with `kept` they keep their connections."""
         path = self.folder / ("kept.conf" if kept else "plain.conf")
+        write_openssh_config(self.inventory)  # for the jump through the bastion
         text = openssh_config(self.inventory)
         path.write_text(text + (KEPT.format(folder=self.folder) if kept else ""))
         return path
