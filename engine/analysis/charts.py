@@ -44,9 +44,16 @@ _SIZES = (
 )
 """Vega's expression for the label of a size."""
 _TIP = (
-    *(("label", "test"), ("half", "half"), ("size", "bytes"), ("busbw", "busbw GB/s")),
-    *(("algbw", "algbw GB/s"), ("time", "time us"), ("fastest", "fastest us")),
-    *(("slowest", "slowest us"), ("repeats", "repeats"), ("wrong", "wrong values")),
+    ("label", "test"),
+    ("half", "half"),
+    ("size", "bytes"),
+    ("busbw", "busbw GB/s"),
+    ("algbw", "algbw GB/s"),
+    ("time", "time us"),
+    ("fastest", "fastest us"),
+    ("slowest", "slowest us"),
+    ("repeats", "repeats"),
+    ("wrong", "wrong values"),
 )
 Lines = Mapping[str, Mapping[tuple[int, Half], Figures]]
 """The figures of each line of a chart, by the line's label."""

@@ -101,7 +101,9 @@ def _has_usual_test(case: Case) -> bool:
 
 def _test(case: Case) -> str:
     words = [
-        *(case.collective, case.dtype, case.redop),
+        case.collective,
+        case.dtype,
+        case.redop,
         "one GPU per node" if case.scope == "inter" else "",
         f"{case.gpus_per_node} GPUs per node" if case.gpus_per_node else "",
     ]

@@ -20,8 +20,15 @@ from nodes.inventory import Inventory, Node
 
 _NAMED_MORE = 1.08
 _KNOWN_FROM_THE_CATALOGUE = (
-    *("gpu", "gpu_memory", "gpu_memory_total", "compute_capability"),
-    *("cpus", "arch", "memory", "shm_size", "max_price"),
+    "gpu",
+    "gpu_memory",
+    "gpu_memory_total",
+    "compute_capability",
+    "cpus",
+    "arch",
+    "memory",
+    "shm_size",
+    "max_price",
 )
 _ANOTHER = "run it on a cluster that has it, or change the run file"
 

@@ -32,8 +32,15 @@ from engine.record.run_context import Setting
 from engine.record.run_errors import KnownRun
 
 _ENDING = (
-    *("status", "exit_code", "first_failed_rank", "reason", "started", "ended", "cost_usd"),
-    *("attempts", "followed"),
+    "status",
+    "exit_code",
+    "first_failed_rank",
+    "reason",
+    "started",
+    "ended",
+    "cost_usd",
+    "attempts",
+    "followed",
 )
 """What the end of a run changes in its row."""
 
@@ -149,7 +156,11 @@ class History:
             " started, head_id) VALUES (?, ?, ?, ?, ?, ?, '', ?, ?)",
             [
                 (
-                    *(known.run_id, known.name, known.cluster, len(known.nodes), known.on_stop),
+                    known.run_id,
+                    known.name,
+                    known.cluster,
+                    len(known.nodes),
+                    known.on_stop,
                     "queued" if is_queued else "running",
                     began.isoformat(),
                     head_id,
@@ -188,8 +199,13 @@ class History:
             " WHERE run_id = ?",
             [
                 (
-                    *(result.status, result.exit_code, result.first_failed_rank, result.reason),
-                    *(result.started.isoformat(), result.ended.isoformat(), cost_usd),
+                    result.status,
+                    result.exit_code,
+                    result.first_failed_rank,
+                    result.reason,
+                    result.started.isoformat(),
+                    result.ended.isoformat(),
+                    cost_usd,
                     result.attempts,
                     json.dumps(to_json(result.followed)),
                     result.run_id,
@@ -231,8 +247,17 @@ class History:
             "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
-                    *(run_id, number, first + index, row.size, row.count, row.dtype),
-                    *(row.redop, row.root, _text(row.out_of_place), _text(row.in_place), row.at),
+                    run_id,
+                    number,
+                    first + index,
+                    row.size,
+                    row.count,
+                    row.dtype,
+                    row.redop,
+                    row.root,
+                    _text(row.out_of_place),
+                    _text(row.in_place),
+                    row.at,
                 )
                 for index, row in enumerate(table.rows)
             ],

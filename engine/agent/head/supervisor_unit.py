@@ -52,9 +52,16 @@ def start_unit(folder: Path, program: str) -> int:
     )
     return subprocess.run(
         [
-            *("systemd-run", "--quiet", "--collect", f"--unit={unit_name(folder)}"),
+            "systemd-run",
+            "--quiet",
+            "--collect",
+            f"--unit={unit_name(folder)}",
             *(f"--property={text}" for text in properties),
-            *(sys.executable, "-IS", program, "supervise", str(folder)),
+            sys.executable,
+            "-IS",
+            program,
+            "supervise",
+            str(folder),
         ],
         check=False,
     ).returncode

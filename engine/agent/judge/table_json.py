@@ -86,7 +86,9 @@ def _half(row: dict[str, Any], name: str) -> Timing | None:
     wrong = half["nwrong"]
     iterations = row.get(f"{name}_per_iter") or {}
     return Timing(
-        *(float(time_us), float(half["alg_bw"]), float(half["bus_bw"])),
+        float(time_us),
+        float(half["alg_bw"]),
+        float(half["bus_bw"]),
         wrong=None if wrong is None else _whole(wrong),
         iterations=tuple(float(iterations[key]) for key in ITERATIONS if key in iterations),
     )

@@ -27,8 +27,16 @@ _STRIPPED = re.compile(
     r"|size\s+count\s+type\s|Out of bounds values\s*:|Avg bus bandwidth\s*:)"
 )
 _WORTH = (
-    *("#", "NCCL", "Test "),
-    *("nThread", "nccl-tests", "Collective test", " Pid ", "Out of bounds", "Avg bus", "busbw"),
+    "#",
+    "NCCL",
+    "Test ",
+    "nThread",
+    "nccl-tests",
+    "Collective test",
+    " Pid ",
+    "Out of bounds",
+    "Avg bus",
+    "busbw",
     "Reducing maxBytes",
 )
 _TYPES = ("float", "half", "int8", "int32", "int64", "double", "f8e", "fp8_e")

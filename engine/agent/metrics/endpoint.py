@@ -58,7 +58,11 @@ async def _answer(request: bytes, program: Path) -> bytes:
     if words[:1] != [b"GET"] or words[1:2] != [b"/metrics"]:
         return _response("404 Not Found", "text/plain", b"only GET /metrics is answered\n")
     maker = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-IS", str(program), "metrics", str(FOLDER)),
+        sys.executable,
+        "-IS",
+        str(program),
+        "metrics",
+        str(FOLDER),
         stdin=DEVNULL,
         stdout=PIPE,
         stderr=DEVNULL,

@@ -24,12 +24,20 @@ RETRY_S = 60.0
 _TIMEOUT_S = 20.0
 FRESH_S = 4 * LOOP_S
 FIELDS = (
-    *("index", "utilization.gpu", "memory.used", "memory.total", "power.draw", "temperature.gpu"),
-    *("ecc.errors.corrected.volatile.total", "ecc.errors.uncorrected.volatile.total"),
+    "index",
+    "utilization.gpu",
+    "memory.used",
+    "memory.total",
+    "power.draw",
+    "temperature.gpu",
+    "ecc.errors.corrected.volatile.total",
+    "ecc.errors.uncorrected.volatile.total",
 )
 """What is asked of nvidia-smi, in its words: percent, MiB, MiB, W, degrees Celsius, two counts."""
 QUERY = (
-    *("nvidia-smi", f"--query-gpu={','.join(FIELDS)}", "--format=csv,noheader,nounits"),
+    "nvidia-smi",
+    f"--query-gpu={','.join(FIELDS)}",
+    "--format=csv,noheader,nounits",
     f"--loop={LOOP_S}",
 )
 NVLINK = ("nvidia-smi", "nvlink", "--getthroughput", "d")

@@ -15,8 +15,12 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _SECTOR = 512  # bytes in /proc/diskstats, whatever the disk's sectors are: iostats.rst of Linux
 _WORD = 4  # bytes in port_rcv_data and port_xmit_data: sysfs-class-infiniband of Linux
 RDMA_COUNTERS = (
-    *("rx_bytes", "tx_bytes", "rx_drops", "retrans_bytes"),
-    *("retrans_timeout_events", "unresponsive_remote_events"),
+    "rx_bytes",
+    "tx_bytes",
+    "rx_drops",
+    "retrans_bytes",
+    "retrans_timeout_events",
+    "unresponsive_remote_events",
 )
 """The counters of EFA that are summed, in `hw_counters` of each port: EFA_DEFINE_PORT_STATS in
 Linux' drivers/infiniband/hw/efa/efa_verbs.c (2026-11-23). Older drivers lack the last ones."""

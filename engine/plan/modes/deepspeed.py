@@ -55,10 +55,20 @@ def launch(job: Job[DeepSpeed]) -> Launch:
 
 def _head(job: Job[DeepSpeed]) -> str:
     command = [
-        *("deepspeed", "--hostfile", hostfile_path(job.run_id), "--launcher", "pdsh"),
-        *("--master_addr", job.head, "--master_port", str(job.run.port)),
-        *("--no_python", "--no_local_rank"),
-        *(with_env_path(job.run_id), "bash", rank_script_path(job.run_id)),
+        "deepspeed",
+        "--hostfile",
+        hostfile_path(job.run_id),
+        "--launcher",
+        "pdsh",
+        "--master_addr",
+        job.head,
+        "--master_port",
+        str(job.run.port),
+        "--no_python",
+        "--no_local_rank",
+        with_env_path(job.run_id),
+        "bash",
+        rank_script_path(job.run_id),
     ]
     pdsh = require_program("pdsh", "the package pdsh") if len(job.nodes) > 1 else ""
     return (

@@ -160,8 +160,15 @@ def _call_open_mpi(job: Job[Mpirun], layout: Layout) -> dict[str, str]:
     hosts = _layout_path(job, layout)
     names = (word for name in _exported(job) for word in ("-x", name))
     options = [
-        *("--allow-run-as-root", "--hostfile", hosts, "-np", str(sum(layout.slots.values()))),
-        *("--map-by", job.run.placement.by, "--bind-to", job.run.placement.bind),
+        "--allow-run-as-root",
+        "--hostfile",
+        hosts,
+        "-np",
+        str(sum(layout.slots.values())),
+        "--map-by",
+        job.run.placement.by,
+        "--bind-to",
+        job.run.placement.bind,
         *names,
         *job.run.mpirun_args,
     ]
@@ -211,9 +218,21 @@ def _call_hydra(job: Job[Mpirun], layout: Layout, *pin: str) -> dict[str, str]:
     slots = layout.slots
     per_node = 1 if job.run.placement.by == "node" else max(slots.values())
     options = [
-        *("-f", _layout_path(job, layout), "-n", str(sum(slots.values())), "-ppn", str(per_node)),
-        *("-launcher", "ssh", "-launcher-exec", remote_agent_path(job.run_id)),
-        *("-localhost", job.head, "-genvnone", *pin, *job.run.mpirun_args),
+        "-f",
+        _layout_path(job, layout),
+        "-n",
+        str(sum(slots.values())),
+        "-ppn",
+        str(per_node),
+        "-launcher",
+        "ssh",
+        "-launcher-exec",
+        remote_agent_path(job.run_id),
+        "-localhost",
+        job.head,
+        "-genvnone",
+        *pin,
+        *job.run.mpirun_args,
     ]
     return {"environment": "", "options": quote_words(*options)}
 

@@ -66,9 +66,17 @@ def launch(job: Job[Ray]) -> Launch:
 def _head(job: Job[Ray]) -> str:
     folder, run = run_folder(job.run_id), job.run
     start = [
-        *("ray", "start", "--head", "--port", str(run.port), *_node_options(job, 0)),
+        "ray",
+        "start",
+        "--head",
+        "--port",
+        str(run.port),
+        *_node_options(job, 0),
         "--disable-usage-stats",
-        *("--dashboard-host", "0.0.0.0", "--dashboard-port", str(run.dashboard_port)),  # noqa: S104
+        "--dashboard-host",
+        "0.0.0.0",  # noqa: S104  the security group lets only the user in
+        "--dashboard-port",
+        str(run.dashboard_port),
     ]
     return (
         f"{require_program('ray', 'Ray')}"
