@@ -316,7 +316,7 @@ def _timeline(report: Report, specs: dict[str, charts.Spec]) -> Iterable[str]:
 def _environment(report: Report) -> str:
     setting = report.setting
     if setting is None:
-        return "<p>Not known: an earlier gpuctl started this run.</p>"
+        return "<p>Not known.</p>"
     rows = [
         (f"<code>{escape(name)}</code>", f"<code>{escape(value)}</code>")
         for name, value in setting.environment.items()

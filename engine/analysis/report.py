@@ -22,7 +22,7 @@ class Pair(Value):
 
 
 class Report(Value):
-    """A run and all that is known about it; `setting` is None for a run of an earlier gpuctl.
+    """A run and all that is known about it; `setting` is None if it is not known.
 
     `pairs` is empty for a run of a bisect: the whole `bisect` has them. `used` is what the nodes
     used, and `course` how that went on; both are empty without metrics.

@@ -25,7 +25,7 @@ from engine.contract.codec import to_json
 from engine.contract.events import FollowedFailure, RunQueued
 from engine.contract.plan import LaunchPlan
 from engine.contract.table import Facts, Row, Timing
-from engine.record.history_schema import SCHEMA_VERSION, STEPS
+from engine.record.history_schema import SCHEMA, SCHEMA_VERSION
 from engine.record.nccl_tests import Table
 from engine.record.result import RunResult
 from engine.record.run_context import Setting
@@ -54,7 +54,7 @@ class RunRecord(Value):
 
     It is `queued` first if it may wait, until a client has seen its start. `attempts` is the number
     of attempts that began, and `followed` are the failures after the first. `head_id` is the
-    instance of its head, empty for a run of an earlier gpuctl.
+    instance of its head, empty if that is not known.
     """
 
     run_id: RunId
@@ -274,7 +274,7 @@ class History:
         self._write("INSERT OR IGNORE INTO settings VALUES (?, ?)", [values])
 
     def setting(self, run_id: str) -> Setting | None:
-        """Return the run's setting; None for a run of an earlier gpuctl."""
+        """Return the run's setting; None if it is not known."""
         with self._errors():
             found = self._database.execute(
                 "SELECT setting FROM settings WHERE run_id = ?", (run_id,)
@@ -358,21 +358,24 @@ class History:
         )
 
     def _make_schema(self) -> None:
-        version = self._database.execute("PRAGMA user_version").fetchone()[0]
-        if version > SCHEMA_VERSION:
+        """Make the tables of a new database; RunError for one of another gpuctl."""
+        if self._version() == SCHEMA_VERSION:
+            return
+        with self._transaction():
+            version = self._version()  # another process may have made them meanwhile
+            if version == 0:
+                for statement in SCHEMA.split(";"):
+                    self._database.execute(statement)
+                self._database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        if version not in (0, SCHEMA_VERSION):
             raise RunError(
-                f"{self._path} has version {version}, this gpuctl reads up to {SCHEMA_VERSION}",
-                "use the newer gpuctl that wrote it",
+                f"{self._path} has version {version}, this gpuctl reads {SCHEMA_VERSION}",
+                "use the gpuctl that wrote it, or move the file away for a new history",
             )
-        while version < SCHEMA_VERSION:
-            with self._transaction():
-                # Another process may have upgraded it while this one waited for the lock.
-                version = self._database.execute("PRAGMA user_version").fetchone()[0]
-                if version < SCHEMA_VERSION:
-                    for statement in STEPS[version].split(";"):
-                        self._database.execute(statement)
-                    version = SCHEMA_VERSION
-                    self._database.execute(f"PRAGMA user_version = {version}")
+
+    def _version(self) -> int:
+        version: int = self._database.execute("PRAGMA user_version").fetchone()[0]
+        return version
 
     def _write(self, statement: str, values: list[tuple[object, ...]]) -> None:
         with self._errors(), self._transaction():

@@ -74,7 +74,7 @@ def _head(job: Job[Ray]) -> str:
         *_node_options(job, 0),
         "--disable-usage-stats",
         "--dashboard-host",
-        "0.0.0.0",  # noqa: S104  the security group lets only the user in
+        "0.0.0.0",  # noqa: S104  from outside only ssh reaches a node
         "--dashboard-port",
         str(run.dashboard_port),
     ]

@@ -1,6 +1,5 @@
 """What is known of runs after their fleets are gone."""
 
-import shutil
 import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,7 +21,6 @@ from engine.contract.plan import Case
 from engine.contract.table import Facts, GateVerdict, Row, Timing
 from engine.plan.cases import list_cases
 from engine.record.history import History, KeptFinding
-from engine.record.history_schema import KEPT, RESULTS, RUNS
 from engine.record.journal_copy import JournalCopy, recorded_events
 from engine.record.kept_results import KeptResults
 from engine.record.nccl_tests import Table
@@ -122,30 +120,6 @@ def sweep_cases() -> tuple[Case, ...]:
     return list_cases(run, ["node0"])
 
 
-def test_a_database_of_0_1_0_opens_and_keeps_its_runs(tmp_path: Path) -> None:
-    """The file was made by that version's own schema, and rows that its own code wrote."""
-    shutil.copy(Path(__file__).parents[1] / "runs-0.1.0.sqlite", tmp_path / "runs.sqlite")
-    for _ in range(2):  # it migrates once
-        with History(tmp_path) as history:
-            first, second = history.runs()
-            assert (first.run_id, first.status, first.cost_usd) == (
-                "nccl-tests-4f2a1c",
-                "done",
-                1.5,
-            )
-            assert (second.run_id, second.status) == ("train-00beef", "failed")
-            (kept,) = history.tables(first.run_id)
-            assert (kept.facts.rank, kept.facts.collective) == (0, "nccl-tests")
-            assert [row.size for row in kept.rows] == [8, 1048576]
-            assert kept.rows[1].out_of_place == Timing(
-                time_us=51.5, algbw=20.25, busbw=38.5, wrong=0
-            )
-            assert kept.rows[1].in_place == Timing(time_us=50.5, algbw=20.5, busbw=39.0, wrong=None)
-            assert history.tables(second.run_id) == ()
-            history.begin(make_plan())
-            history.drop("job-000001")
-
-
 def test_name_means_the_newest_run(tmp_path: Path) -> None:
     with History(tmp_path) as history:
         for run_id in ("job-000001", "job-000002"):
@@ -167,15 +141,17 @@ def test_a_lost_run_is_over(tmp_path: Path) -> None:
     assert (record.status, record.exit_code) == ("failed", 125)
 
 
-def test_newer_and_broken_databases_are_refused_in_one_line(tmp_path: Path) -> None:
+def test_database_of_another_version_and_broken_one_are_refused(
+    tmp_path: Path,
+) -> None:
     with sqlite3.connect(tmp_path / "runs.sqlite") as database:
         database.execute("PRAGMA user_version = 9")
     database.close()
     with pytest.raises(RunError) as error:
         History(tmp_path)
     assert str(error.value) == (
-        f"{tmp_path}/runs.sqlite has version 9, this gpuctl reads up to 5;"
-        " use the newer gpuctl that wrote it"
+        f"{tmp_path}/runs.sqlite has version 9, this gpuctl reads 6; use the gpuctl that wrote it,"
+        " or move the file away for a new history"
     )
     (tmp_path / "runs.sqlite").write_bytes(b"not a database, surely" * 100)
     with pytest.raises(RunError, match="cannot be used: file is not a database"):
@@ -236,56 +212,11 @@ def test_unknown_run_has_no_events(tmp_path: Path) -> None:
     assert list(recorded_events(tmp_path, "job-000009")) == []
 
 
-def test_a_database_of_version_2_opens_and_keeps_its_tables(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "runs.sqlite") as database:
-        database.executescript(f"{RUNS};{RESULTS};PRAGMA user_version = 2")
-        values = (
-            "job-000001",
-            "job",
-            "demo",
-            2,
-            "keep",
-            "done",
-            0,
-            None,
-            "",
-            "2026-11-20T19:00:00Z",
-        )
-        database.execute(
-            "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)", values
-        )
-        facts = '{"rank": 0, "collective": "all_reduce"}'
-        database.execute("INSERT INTO tables VALUES ('job-000001', 0, ?)", (facts,))
-    database.close()
-    with History(tmp_path) as history:
-        history.keep_baseline("first", "job-000001")
-        assert history.baseline("first").run_id == "job-000001"
-        assert history.tables("job-000001")[0].facts.collective == "all_reduce"
-
-
-def test_a_database_of_version_3_gets_attempts_and_failures_after_the_first(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "runs.sqlite") as database:
-        database.executescript(f"{RUNS};{RESULTS};{KEPT};PRAGMA user_version = 3")
-        values = (
-            "job-000001",
-            "job",
-            "demo",
-            2,
-            "keep",
-            "done",
-            0,
-            None,
-            "",
-            "2026-11-20T19:00:00Z",
-        )
-        database.execute(
-            "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)", values
-        )
-    database.close()
+def test_attempts_and_failures_after_the_first_are_kept(tmp_path: Path) -> None:
     followed = (FollowedFailure(nodes=("node1", "node2"), text="exited with 1"),)
     with History(tmp_path) as history:
+        history.begin(make_plan())
         assert (history.find("job-000001").attempts, history.find("job-000001").followed) == (1, ())
-        assert history.find("job-000001").head_id == ""
         history.mark_attempt("job-000001", 2)
         assert history.find("job-000001").attempts == 2
         ended = result("job-000001").model_copy(update={"attempts": 3, "followed": followed})
