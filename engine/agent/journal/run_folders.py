@@ -141,6 +141,6 @@ def _last_use(folder: Path) -> float:
     except FileNotFoundError:
         if any(folder.glob(f"{USED}*")):  # of an earlier boot
             return 0.0
-    # Not marked yet, or of an earlier gpuctl.
+    # Not marked yet.
     age = max(0.0, time.time() - folder.lstat().st_mtime)
     return max(0.0, steady() - age)

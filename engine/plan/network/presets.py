@@ -135,8 +135,7 @@ def may_fork(run: Run) -> bool:
 def choose_preset(run: Run, nodes: Sequence[Node]) -> Preset:
     """Return the preset that the run names; for `auto` the one for the hardware of all its nodes.
 
-    If bootstrap has not examined the hardware, because an earlier gpuctl launched the cluster,
-    `auto` sets nothing.
+    If bootstrap has not examined the hardware, `auto` sets nothing.
     """
     if run.network != "auto":
         return PRESETS[run.network]
