@@ -31,9 +31,9 @@ class NodeCheck:
         """Wait for the end, print warnings; raise NodeError if a node is not fit for jobs."""
         self._thread.join()
         grave = [one for one in self._found if one.is_grave]
-        for one in self._found:
-            if not one.is_grave:
-                out.warn(f"{one.node}: {one.text}; {one.remedy}")
+        for finding in self._found:
+            if not finding.is_grave:
+                out.warn(f"{finding.node}: {finding.text}; {finding.remedy}")
         if grave:
             lines = (f"{one.node}: {one.text} ({one.severity}: {one.remedy})" for one in grave)
             raise NodeError(
@@ -48,7 +48,7 @@ class NodeCheck:
         except GpuctlError:  # the start of the run gets the same, and explains it
             return
         # Nodes that do not answer are the run's own error, and a run can wait for lost ones.
-        self._found = tuple(one for one in found if one.rule != UNREACHABLE)
+        self._found = tuple(finding for finding in found if finding.rule != UNREACHABLE)
 
     async def _ask(self) -> "tuple[Finding, ...]":
         record = read(self._there.cluster, self._target)

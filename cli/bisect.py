@@ -165,7 +165,7 @@ class Runs:
         from engine.analysis.bisect.report import failure_lines
 
         self._measured += measured
-        failed = [one for one in measured if one.error]
+        failed = [measurement for measurement in measured if measurement.error]
         if len(failed) == len(measured):
             why = failed[0].error if failed else "it has no output"
             raise RunError(

@@ -52,7 +52,7 @@ def _cells(change: "MeasurementChange") -> tuple[str, ...]:
     return (
         str(change.size),
         change.half,
-        *(f"{one.time_us:.1f}" for one in (before, after)),
+        *(f"{figures.time_us:.1f}" for figures in (before, after)),
         *(f"{one.busbw:.2f}" for one in (before, after)),
         f"{100 * change.change:+.1f} %",
         f"{100 * change.noise:.1f} %",

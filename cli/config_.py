@@ -29,7 +29,9 @@ def config(context: typer.Context) -> None:
     path = settings_file()
     document = {
         "file": str(path) if path.exists() else None,
-        "settings": {one.name: {"value": _text(one), "from": one.source} for one in found},
+        "settings": {
+            setting.name: {"value": _text(setting), "from": setting.source} for setting in found
+        },
     }
     out.show(document, _lines(found, out))
     if not out.as_json:
@@ -37,7 +39,7 @@ def config(context: typer.Context) -> None:
 
 
 def _lines(found: "list[Setting]", out: "Output") -> "Iterator[str]":
-    rows = ((one.name, _text(one) or "-", one.source) for one in found)
+    rows = ((setting.name, _text(setting) or "-", setting.source) for setting in found)
     yield from out.table(("SETTING", "VALUE", "FROM"), rows)
 
 

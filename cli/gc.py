@@ -56,7 +56,9 @@ def gc(
     for line in found.denied:
         out.warn(f"these credentials may not list {line}: gpuctl assumes that there is none")
     problems = [
-        f"{one.name} ({one.id}) in {one.region}: {one.problem}" for one in done if one.problem
+        f"{collected.name} ({collected.id}) in {collected.region}: {collected.problem}"
+        for collected in done
+        if collected.problem
     ]
     if found.failed:
         raise CloudError(
@@ -146,7 +148,7 @@ def _outcome(done: "Collected") -> Iterator[str]:
 def _document(found: "Survey", done: "Sequence[Collected]") -> dict[str, Any]:
     from dataclasses import asdict
 
-    return {**asdict(found), "removed": [asdict(one) for one in done]}
+    return {**asdict(found), "removed": [asdict(collected) for collected in done]}
 
 
 def _lines(found: "Survey", out: "Output") -> Iterator[str]:
@@ -221,7 +223,7 @@ def _total(found: "Survey") -> str:
     left = [cluster for cluster in found.clusters if cluster.verdict in ("orphaned", "doubtful")]
     if not left:
         return f"Nothing is orphaned {where}."
-    usd = sum(one.hourly_usd for one in left)
+    usd = sum(resource.hourly_usd for resource in left)
     return (
         f"{_count(left)} {where}, without a record on this machine:"
         f" {price(usd)} per hour, {money(24 * usd)} per day at list prices."

@@ -66,15 +66,15 @@ def _documents(own: "PublicKey", others: "Sequence[Grant]") -> list[dict[str, An
     ]
     documents += (
         {
-            "name": one.name,
-            "fingerprint": fingerprint(one.key),
-            "key": one.key,
+            "name": key.name,
+            "fingerprint": fingerprint(key.key),
+            "key": key.key,
             "own": False,
-            "since": one.since.isoformat(timespec="seconds"),
-            "revoked": one.is_revoked,
-            "unconfirmed": list(one.open),
+            "since": key.since.isoformat(timespec="seconds"),
+            "revoked": key.is_revoked,
+            "unconfirmed": list(key.open),
         }
-        for one in others
+        for key in others
     )
     return documents
 
@@ -84,11 +84,11 @@ def _lines(cluster: str, own: "PublicKey", others: "Sequence[Grant]") -> list[st
     from nodes.public_keys import fingerprint
 
     rows = [(own.name, own.fingerprint, "gpuctl's own key")]
-    for one in others:
-        state = "revoked" if one.is_revoked else f"since {one.since:%Y-%m-%d %H:%M} UTC"
-        if one.open:
-            state += f", not confirmed by {fold(one.open)}"
-        rows.append((one.name, fingerprint(one.key), state))
+    for key in others:
+        state = "revoked" if key.is_revoked else f"since {key.since:%Y-%m-%d %H:%M} UTC"
+        if key.open:
+            state += f", not confirmed by {fold(key.open)}"
+        rows.append((key.name, fingerprint(key.key), state))
     widest = max(len(name) for name, _, _ in rows)
     lines = [f"{name:<{widest}}  {digest}  {state}" for name, digest, state in rows]
     return lines if others else [*lines, f"`gpuctl grant {cluster} KEY.pub` gives access"]

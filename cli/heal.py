@@ -80,9 +80,9 @@ def _unfit(there: "Inventory", target: "Target", out: "Output") -> "list[Node]":
     from cli.health import check, unfit
 
     found = asyncio.run(check(there, target))
-    for one in found:
-        if one.is_grave:
-            out.note(f"-- {one.node}: {one.text}")
+    for node in found:
+        if node.is_grave:
+            out.note(f"-- {node.node}: {node.text}")
     return _named(there, unfit(found))
 
 

@@ -159,7 +159,7 @@ def preparation(
 
         holders = asyncio.run(find_holders(there))
         waiting = [holder.run_id for holder in holders if set(holder.nodes) & set(names)]
-        others = [one for one in waiting if one != run_id]
+        others = [event for event in waiting if event != run_id]
         plans = asyncio.run(plans_of([run_id, *others], there))
         for plan in plans.values():
             try:

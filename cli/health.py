@@ -61,7 +61,7 @@ def health(
         "cluster": cluster,
         "nodes": names,
         "rules": [rule.id for rule in (*RULES, *(DEEP_RULES if deep else ()))],
-        "findings": [one.model_dump() for one in found],
+        "findings": [finding.model_dump() for finding in found],
         "unfit": unfit(found),
     }
     out.show(document, lines(cluster, names, found, out))
@@ -163,7 +163,7 @@ def _slow(there: "Inventory", target: "Target", out: "Output") -> dict[str, str]
 
 def unfit(found: "Sequence[Finding]") -> list[str]:
     """Return the nodes that no job should use."""
-    return list(dict.fromkeys(one.node for one in found if one.is_grave))
+    return list(dict.fromkeys(finding.node for finding in found if finding.is_grave))
 
 
 def lines(
@@ -174,9 +174,9 @@ def lines(
     from provision.health.model import SEVERITIES
 
     of_nodes: dict[tuple[str, str, str, str], list[str]] = {}
-    for one in found:
-        key = (one.severity, one.text, one.remedy, one.source)
-        of_nodes.setdefault(key, []).append(one.node)
+    for finding in found:
+        key = (finding.severity, finding.text, finding.remedy, finding.source)
+        of_nodes.setdefault(key, []).append(finding.node)
     rows = []
     order = sorted(of_nodes, key=lambda key: SEVERITIES.index(key[0]))
     for severity, text, remedy, source in order:

@@ -183,12 +183,13 @@ def dropped_lines(event: "OutputDropped") -> list["Line"]:
 
     return [
         Line(
-            one.until,
-            one.rank,
+            dropped.until,
+            dropped.rank,
             "gpuctl",  # in the place of `stdout`: no rank has printed it
-            f"… {size(one.size)} of output from {_moments(one.since, one.until)} were not kept",
+            f"… {size(dropped.size)} of output from {_moments(dropped.since, dropped.until)}"
+            " were not kept",
         )
-        for one in event.ranks
+        for dropped in event.ranks
     ]
 
 

@@ -112,7 +112,10 @@ def _comments(proposal: "Proposal", path: "Path") -> "Iterator[str]":
         parts = (f"{wanted} (excludes {count})" for wanted, count in proposal.excluded.items())
         yield f"The file asks for {', '.join(parts)}."
     if others:
-        listed = [f"{one.instance_type} {money(one.nodes_usd_h)}" for one in others[:_LISTED]]
+        listed = [
+            f"{candidate.instance_type} {money(candidate.nodes_usd_h)}"
+            for candidate in others[:_LISTED]
+        ]
         more = f" and {len(others) - _LISTED} more" if others[_LISTED:] else ""
         yield f"Also fit, with the cost of all nodes per hour: {', '.join(listed)}{more}."
     for warning in proposal.warnings:

@@ -70,8 +70,8 @@ def _checked(
     from engine.record.history import History
 
     lost = mark_lost(here, entries)
-    for one in lost:
-        out.warn(one.message)
+    for run in lost:
+        out.warn(run.message)
     if not lost:
         return entries
     with History(here.state / "runs") as history:

@@ -100,7 +100,7 @@ def _picture(reports: "list[Report]") -> bytes:
         charts.bandwidth(title, lines, reference_gbs(title, reports))
         for title, lines in charts.lines_by_collective(reports).items()
     ]
-    drawn += [charts.pairs_of_bisect(one) for one in bisects_in(reports)]
+    drawn += [charts.pairs_of_bisect(bisect) for bisect in bisects_in(reports)]
     drawn += [charts.heat_map(one.pairs) for one in reports if one.pairs]
     if not drawn:
         raise InputError("no nccl-tests table was printed", "leave --png out")

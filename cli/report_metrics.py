@@ -22,14 +22,14 @@ def idle_lines(report: Report) -> list[str]:
     price = None if setting is None else price_usd_h(setting.instance_type)
     found = [
         idle_cost(
-            report.node(one.rank),
-            [(gpu.gpu, gpu.idle_s) for gpu in one.gpus],
-            len(one.gpus),
+            report.node(node.rank),
+            [(gpu.gpu, gpu.idle_s) for gpu in node.gpus],
+            len(node.gpus),
             price,
         )
-        for one in report.used
+        for node in report.used
     ]
-    return [idle_text(one) for one in found if one is not None]
+    return [idle_text(cost) for cost in found if cost is not None]
 
 
 def table(report: Report) -> tuple[list[str], list[list[str]]]:

@@ -264,7 +264,7 @@ def followed_lines(followed: Sequence[FollowedFailure]) -> list[str]:
     """Return a line for each failure after the first."""
     from nodes.names import fold
 
-    return [f"Then {fold(one.nodes)}: {one.text}" for one in followed]
+    return [f"Then {fold(failure.nodes)}: {failure.text}" for failure in followed]
 
 
 def progress(event: CaseStarted) -> str:

@@ -35,12 +35,16 @@ def transport_lines(findings: "Iterable[KeptFinding]", names: "list[str]") -> li
 
     of_text: dict[str, list[str]] = {}
     lines = []
-    for one in findings:
-        name = names[one.rank] if one.rank < len(names) else f"rank {one.rank}"
-        if one.kind == "network_seen" and one.level == "proof" and one.text.startswith(name):
-            of_text.setdefault(one.text.removeprefix(name), []).append(name)
+    for finding in findings:
+        name = names[finding.rank] if finding.rank < len(names) else f"rank {finding.rank}"
+        if (
+            finding.kind == "network_seen"
+            and finding.level == "proof"
+            and finding.text.startswith(name)
+        ):
+            of_text.setdefault(finding.text.removeprefix(name), []).append(name)
         else:
-            lines.append(f"{one.level.capitalize()}: {one.text}")
+            lines.append(f"{finding.level.capitalize()}: {finding.text}")
     proofs = [f"{fold(nodes)}{text}" for text, nodes in of_text.items()]
     return [f"Transport: {'; '.join(proofs) or 'NCCL printed nothing that shows it'}", *lines]
 
@@ -70,7 +74,7 @@ def _footer(facts: "Facts") -> list[str]:
         lines.append(f"Incomplete: it ended at {facts.ended_at} bytes")
     if facts.lost:
         lines.append(f"Rows that could not be read: {facts.lost}")
-    lines += [one.text[:1].upper() + one.text[1:] for one in facts.gates]
+    lines += [gate.text[:1].upper() + gate.text[1:] for gate in facts.gates]
     return lines
 
 

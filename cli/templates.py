@@ -28,7 +28,11 @@ def templates(context: typer.Context) -> None:
 
 def _lines(found: "tuple[Template, ...]", out: "Output") -> "Iterator[str]":
     rows = (
-        (one.name, one.type, one.summary + (f" ({one.path})" if one.is_users else ""))
-        for one in found
+        (
+            template.name,
+            template.type,
+            template.summary + (f" ({template.path})" if template.is_users else ""),
+        )
+        for template in found
     )
     yield from out.table(("TEMPLATE", "TYPE", "SUMMARY"), rows)

@@ -110,7 +110,7 @@ async def _ask(wanted: "Sequence[Watched]", run_id: str | None, out: "Output") -
     from config.errors import NodeError
     from engine.analysis.metrics.live import live_runs
 
-    asked = (live_runs(one.inventory, run_id) for one in wanted)
+    asked = (live_runs(cluster.inventory, run_id) for cluster in wanted)
     answers = await asyncio.gather(*asked, return_exceptions=True)  # judged one by one below
     for one, answer in zip(wanted, answers, strict=True):
         if isinstance(answer, BaseException):

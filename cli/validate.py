@@ -53,9 +53,9 @@ def validate(
         out.show(document, ())
         raise typer.Exit(InvalidFiles.exit_code if errors else 0)
     for path, complaints in found.items():
-        for one in fold_ignored(complaints):
-            if one.severity != "error":
-                out.say(str(one))
+        for diagnostic in fold_ignored(complaints):
+            if diagnostic.severity != "error":
+                out.say(str(diagnostic))
         if not any(one.severity == "error" for one in complaints):
             out.say(f"{path}: ok")
     if errors:

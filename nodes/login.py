@@ -55,7 +55,7 @@ def users_public_keys() -> frozenset[str]:
     agent uses those.
     """
     found = asyncio.run(_users_key_pairs())
-    return frozenset(base64.b64encode(one.public_data).decode() for one in found)
+    return frozenset(base64.b64encode(path.public_data).decode() for path in found)
 
 
 async def _users_key_pairs() -> list[asyncssh.SSHKeyPair]:

@@ -130,18 +130,18 @@ def _reservations(ec2: "EC2Client", instance_type: str) -> list[ReservedCapacity
         found: list[Any] = list(pages.search("CapacityReservations[]"))
     return [
         ReservedCapacity(
-            id=one["CapacityReservationId"],
+            id=offering["CapacityReservationId"],
             type="capacity-block"
-            if one.get("ReservationType") == "capacity-block"
+            if offering.get("ReservationType") == "capacity-block"
             else "reservation",
-            zone=one["AvailabilityZone"],
-            state=one["State"],
-            total=one["TotalInstanceCount"],
-            free=one["AvailableInstanceCount"],
-            starts=_iso(one.get("StartDate") or one["CreateDate"]),
-            ends=_iso(one["EndDate"]) if one.get("EndDate") else None,
+            zone=offering["AvailabilityZone"],
+            state=offering["State"],
+            total=offering["TotalInstanceCount"],
+            free=offering["AvailableInstanceCount"],
+            starts=_iso(offering.get("StartDate") or offering["CreateDate"]),
+            ends=_iso(offering["EndDate"]) if offering.get("EndDate") else None,
         )
-        for one in sorted(found, key=lambda one: (one["AvailabilityZone"], one["CreateDate"]))
+        for offering in sorted(found, key=lambda one: (one["AvailabilityZone"], one["CreateDate"]))
     ]
 
 

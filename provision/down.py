@@ -156,7 +156,7 @@ def _check_permissions(existing: list[Resource], target: Target) -> None:
     """
     if not target.check_permissions or not existing:
         return
-    features = {_FEATURES[one.kind] for one in existing if one.kind in _FEATURES}
+    features = {_FEATURES[resource.kind] for resource in existing if resource.kind in _FEATURES}
     who = caller(target)
     with suppress(CloudError):  # who may not ask IAM hears it from the requests
         missing_permissions(target, who, needed(("down",), features)).check()
@@ -247,7 +247,7 @@ def _choose_id(
     """
     if record is not None and asked in (None, record.id):
         return record.id
-    owners = {one.cluster_id: one.owner or "unknown" for one in found}
+    owners = {resource.cluster_id: resource.owner or "unknown" for resource in found}
     if asked in owners or (asked is None and len(owners) <= 1):
         return next(iter(owners), "") if asked is None else asked
     which = "; ".join(

@@ -77,10 +77,10 @@ def drift(name: str, target: Target, report: Reporter) -> Drift:
     report(Progress("refresh", name, "done"))
     unknown = _unknown(tagged, found.ids)
     others = [
-        ForeignTag(f"{one.kind} {one.id}", key, value)
-        for one in tagged
-        if one not in unknown and KINDS[one.kind].service != "guardduty"
-        for key, value in foreign_tags(resolved, one.tags).items()
+        ForeignTag(f"{resource.kind} {resource.id}", key, value)
+        for resource in tagged
+        if resource not in unknown and KINDS[resource.kind].service != "guardduty"
+        for key, value in foreign_tags(resolved, resource.tags).items()
     ]
     return Drift(
         name,
@@ -98,11 +98,11 @@ def _unknown(tagged: Sequence[Resource], ids: Collection[str]) -> list[Resource]
     Interfaces and volumes of nodes come from the launch template. GuardDuty's are AWS's own.
     """
     return [
-        one
-        for one in tagged
-        if one.id not in ids
-        and KINDS[one.kind].service != "guardduty"
-        and not _instances(one) & set(ids)
+        resource
+        for resource in tagged
+        if resource.id not in ids
+        and KINDS[resource.kind].service != "guardduty"
+        and not _instances(resource) & set(ids)
     ]
 
 
@@ -110,4 +110,4 @@ def _instances(resource: Resource) -> set[str]:
     """Return the ids of the instances to which an interface or a volume is attached."""
     found = resource.attributes
     attached = [found.get("Attachment", {}), *found.get("Attachments", ())]
-    return {str(one["InstanceId"]) for one in attached if "InstanceId" in one}
+    return {str(volume["InstanceId"]) for volume in attached if "InstanceId" in volume}

@@ -57,7 +57,7 @@ def enabled_regions(target: Target) -> tuple[str, ...]:
     """
     with aws_errors():
         found = client(target, "ec2").describe_regions()["Regions"]
-    return tuple(sorted(one["RegionName"] for one in found))
+    return tuple(sorted(resource["RegionName"] for resource in found))
 
 
 def survey(

@@ -73,7 +73,7 @@ def note_launches(record: ClusterRecord, target: Target) -> None:
         return
     found = find_instances(client(target, "ec2"), record.name, record.id)
     own = timedelta(seconds=lifetime.max)
-    new = (one for one in found if one.state in ALIVE and end_of(one) is None)
+    new = (instance for instance in found if instance.state in ALIVE and end_of(instance) is None)
     write_ends({one.id: one.since + own for one in new if one.since}, target)
 
 

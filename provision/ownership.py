@@ -62,7 +62,9 @@ def find_ownership(name: str, target: Target, cluster_id: str | None = None) -> 
         return Ownership(name, record.id, owner, record.region, record.created, is_ours)
     if record is not None:
         target = replace(target, region=record.region)
-    found = [one for one in find_all(target, name) if cluster_id in (None, one.cluster_id)]
+    found = [
+        resource for resource in find_all(target, name) if cluster_id in (None, resource.cluster_id)
+    ]
     if len({one.cluster_id for one in found}) != 1:
         return None
     return ownership(found, owner_tag(caller(target), target), target.region)

@@ -111,8 +111,10 @@ class Spares:
 
     def _launch_again(self, broken: Sequence[Replaced], report: Reporter) -> Fleet:
         """Terminate the machines, and launch new ones in their place; return the new fleet."""
-        for one in broken:
-            report(Progress(STAGE, one.name, "running", f"replaces {one.instance_id}: {one.cause}"))
+        for node in broken:
+            report(
+                Progress(STAGE, node.name, "running", f"replaces {node.instance_id}: {node.cause}")
+            )
         terminate(client(self.target, "ec2"), [one.instance_id for one in broken])
         # The cluster exists, so that it cannot move to another zone.
         placed = self.resolved.model_copy(update={"zones": (self.resolved.zone,)})

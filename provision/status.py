@@ -149,7 +149,10 @@ def _notices(
 ) -> dict[str, datetime] | None:
     """Return AWS's notices in the region; ask for them only if a cluster there has spot nodes."""
     if not any(
-        _is_spot(one) for place, some in found.items() if place[0] == region for one in some
+        _is_spot(resource)
+        for place, some in found.items()
+        if place[0] == region
+        for resource in some
     ):
         return {}
     return notices(client(replace(target, region=region), "ec2"))
@@ -201,7 +204,7 @@ def status_of(
 
 def _end(record: ClusterRecord | None, existing: Sequence[Resource]) -> str | None:
     """Return when the first machine of the cluster powers off: by its tag, else by the record."""
-    machines = [one for one in existing if one.kind == "instance"]
+    machines = [resource for resource in existing if resource.kind == "instance"]
     ends = [end for machine in machines if (end := end_of(machine))]
     launches = [one.since for one in machines if one.since and end_of(one) is None]
     if record and (own := lease_end(record, launches)):
@@ -239,7 +242,7 @@ def _judge(
 
 
 def _unrecorded(name: str, existing: Sequence[Resource]) -> str:
-    marked = next((one for one in existing if one.cluster_id), None)
+    marked = next((resource for resource in existing if resource.cluster_id), None)
     if marked is None:
         return (
             f"this machine has no record of it; {command_text('gpuctl down {}', name)} removes it"
@@ -271,7 +274,7 @@ def _interruptions(nodes: Sequence[NodeStatus]) -> tuple[str, ...]:
 
 def _remains(existing: Sequence[Resource]) -> tuple[str, ...]:
     """Return a line about what bills after the machines have ended, as at the end of a lease."""
-    kinds = dict.fromkeys(one.kind for one in existing if leftover_price(one) != 0)
+    kinds = dict.fromkeys(resource.kind for resource in existing if leftover_price(resource) != 0)
     if not kinds or not kinds.keys().isdisjoint(("instance", "capacity reservation")):
         return ()
     usd = daily_usd(existing)
@@ -282,11 +285,12 @@ def _remains(existing: Sequence[Resource]) -> tuple[str, ...]:
 def _claims(name: str, existing: Sequence[Resource]) -> tuple[str, ...]:
     """Return a line for each claim that a killed `up` left: AWS bills what it reserves."""
     return tuple(
-        f"{one.id} reserves {one.attributes['TotalInstanceCount']} x"
-        f" {one.attributes['InstanceType']}, which bill until it ends by itself{_until(one)};"
+        f"{resource.id} reserves {resource.attributes['TotalInstanceCount']} x"
+        f" {resource.attributes['InstanceType']}, which bill until it ends by"
+        f" itself{_until(resource)};"
         f" {command_text('gpuctl down {}', name)} cancels it at once"
-        for one in existing
-        if one.kind == "capacity reservation"
+        for resource in existing
+        if resource.kind == "capacity reservation"
     )
 
 
@@ -340,7 +344,7 @@ def _belongs_to_node(cluster: str, resource: Resource) -> bool:
     """Return whether it is a node, or an interface or volume that is removed with its instance."""
     found = resource.attributes
     attached = [found.get("Attachment", {}), *found.get("Attachments", ())]
-    return _is_node(cluster, resource) or any("InstanceId" in one for one in attached)
+    return _is_node(cluster, resource) or any("InstanceId" in volume for volume in attached)
 
 
 def _node_name(cluster: str, resource: Resource) -> str:

@@ -291,12 +291,12 @@ def _unrecorded(name: str, target: Target) -> list[Resource]:
 def _name_taken(resolved: Resolved, found: list[Resource]) -> InputError:
     """Return the error that the name is another cluster's: whose, since when, and what to do."""
     name, ours = resolved.cluster.name, resolved.tags[OWNER_TAG]
-    ids = sorted({one.cluster_id for one in found})
+    ids = sorted({node.cluster_id for node in found})
     taken = [
         ownership([one for one in found if one.cluster_id == cluster_id], ours, resolved.region)
         for cluster_id in ids
     ]
-    whose = "; ".join(f"{one.text} (id {one.id or 'none'})" for one in taken)
+    whose = "; ".join(f"{cluster.text} (id {cluster.id or 'none'})" for cluster in taken)
     others = sorted({one.owner for one in taken if not one.is_ours})
     of_it = f"resources of a cluster '{name}' exist"
     count = (

@@ -139,7 +139,7 @@ def _as_role(site: Workplace, environment: dict[str, str]) -> Iterator[None]:
 @contextmanager
 def _in_lab(site: Workplace, policies: list[dict[str, Any]]) -> Iterator[None]:
     file = site.folder / "policy.json"
-    statements = [one for policy in policies for one in policy["Statement"]]
+    statements = [statement for policy in policies for statement in policy["Statement"]]
     file.write_text(json.dumps({"Version": "2012-10-17", "Statement": statements}))
     site.run("lab", "fault", "set", "policy", str(file))
     try:

@@ -65,7 +65,7 @@ def try_account(site: Workplace, clusters: Sequence[Cluster]) -> None:
     for cluster in clusters:
         site.note(f"quotas for {cluster.nodes} x {cluster.instance_type}: "
                   f"{quota_text(site.target, cluster)}")  # fmt: skip
-    denied = [one.action for one in found if one.verdict == "denied"]
+    denied = [call.action for call in found if call.verdict == "denied"]
     if any(action.startswith("ec2:") for action in denied):
         raise StepFailed(
             f"AWS denies {', '.join(denied)}",
@@ -83,7 +83,7 @@ def permissions(target: Target) -> tuple[Permission, ...]:
         tagged = {"DryRun": True, "TagSpecifications": _tags(operation), **request}
         tried.append(verdict(f"ec2:{operation}", partial(getattr(ec2, name), **tagged)))
     tried += (verdict(action, ask) for action, ask in _reads(target))
-    return (*tried, *_simulated(target, {one.action for one in tried}))
+    return (*tried, *_simulated(target, {call.action for call in tried}))
 
 
 def _tags(operation: str) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ def tagged(target: Target, cluster: str) -> tuple[str, ...]:
 
     AWS is asked for each kind that gpuctl creates, and for the volumes that instances bring.
     """
-    found = [f"{one.kind} {one.id}" for one in find_all(target, cluster)]
+    found = [f"{resource.kind} {resource.id}" for resource in find_all(target, cluster)]
     ec2 = client(target, "ec2")
     with aws_errors():
         volumes = ec2.describe_volumes(

@@ -123,7 +123,11 @@ def fold_ignored(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     Nearly every manifest has some, and between their lines the others would not be seen.
     """
     every = list(diagnostics)
-    ignored = [one for one in every if one.code == "W204" and IGNORED in one.message]
+    ignored = [
+        diagnostic
+        for diagnostic in every
+        if diagnostic.code == "W204" and IGNORED in diagnostic.message
+    ]
     if len(ignored) < 2:
         return every
     paths = (one.message.partition(IGNORED)[0].strip("'") for one in ignored)

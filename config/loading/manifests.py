@@ -84,7 +84,7 @@ def _not_one_job(found: Document, jobs: list[Document], documents: list[Document
 
 
 def _ignored(others: list[Document]) -> Diagnostic:
-    names = ", ".join(_name(one.data) for one in others[:4])
+    names = ", ".join(_name(document.data) for document in others[:4])
     more = f" and {len(others) - 4} more" if others[4:] else ""
     message = f"{names}{more}: gpuctl does not create it, it runs the job alone"
     hint = "see that the job does not need it"

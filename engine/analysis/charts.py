@@ -82,7 +82,7 @@ def lines_by_collective(reports: Sequence[Report]) -> dict[str, Lines]:
 
 def bandwidth(title: str, lines: Lines, reference: float | None) -> Spec:
     """Return the chart of bus bandwidth over size, with the network's bandwidth as a line."""
-    values = [one for one in _values(lines) if one["busbw"] > 0]
+    values = [value for value in _values(lines) if value["busbw"] > 0]
     layers: list[Spec] = [*_lines("busbw", "bus bandwidth, GB/s", lines)]
     if reference is not None:
         text = f"network of a node, {reference:g} GB/s"
@@ -166,7 +166,7 @@ def gantt(timeline: Timeline) -> Spec:
     seconds = {"type": "quantitative", "title": "seconds after the run's start"}
     rows = {"field": "node", "type": "nominal", "title": None, "sort": ["run", *timeline.nodes]}
     spans = [span.model_dump() for span in timeline.spans]
-    moments = [{**one.model_dump(), "node": one.node or "run"} for one in timeline.moments]
+    moments = [{**moment.model_dump(), "node": moment.node or "run"} for moment in timeline.moments]
     fields = (("node", "node"), ("start", "start"), ("end", "end"), ("outcome", "outcome"))
     bar: Spec = {
         "data": {"values": spans},

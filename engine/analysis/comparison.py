@@ -115,7 +115,7 @@ def _differences(before: Sequence[Table], after: Sequence[Table]) -> Iterable[Di
 
 def _values(field: str, tables: Sequence[Table]) -> str:
     """Return the values that the fact has in the tables, each once."""
-    return ", ".join(dict.fromkeys(filter(None, (_value(field, one.facts) for one in tables))))
+    return ", ".join(dict.fromkeys(filter(None, (_value(field, table.facts) for table in tables))))
 
 
 def _value(field: str, facts: Facts) -> str:

@@ -112,7 +112,7 @@ def _series(facts: Facts, hosts: tuple[int, ...], row: Row) -> Series:
 
 
 def _figures(repeats: list[Timing]) -> Figures:
-    times = [one.time_us for one in repeats]
+    times = [repeat.time_us for repeat in repeats]
     counted = [one.wrong for one in repeats if one.wrong is not None]
     return Figures(
         repeats=len(repeats),

@@ -44,7 +44,7 @@ def plan_sweep(
     if run.expect == "reference":
         gates, warnings = _reference_gates(measured, instance_type, nodes)
     else:
-        gates = [one for each in measured for one in _own_gates(run, each)]
+        gates = [gate for each in measured for gate in _own_gates(run, each)]
     return Sweep(cases=cases, gates=tuple(gates)), warnings
 
 

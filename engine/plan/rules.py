@@ -56,7 +56,9 @@ def check(situation: Situation) -> None:
     if len(found) == 1:
         raise InputError(found[0].message, found[0].remedy)
     if found:
-        raise InputError("\n".join(f"{one.message}; {one.remedy}" for one in found), "")
+        raise InputError(
+            "\n".join(f"{violation.message}; {violation.remedy}" for violation in found), ""
+        )
 
 
 def _enough_nodes(situation: Situation) -> Iterator[Violation]:
@@ -162,10 +164,10 @@ def _values_fit(situation: Situation) -> Iterator[Violation]:
 
 def _requirements_fulfilled(situation: Situation) -> Iterator[Violation]:
     run, inventory = situation.run, situation.inventory
-    for one in misfits(run, inventory, situation.nodes):
+    for misfit in misfits(run, inventory, situation.nodes):
         cluster = f"cluster {inventory.cluster} ({inventory.instance_type})"
         yield Violation(
-            f"run {run.name} asks for {one.wanted}, {cluster} has {one.actual}", one.remedy
+            f"run {run.name} asks for {misfit.wanted}, {cluster} has {misfit.actual}", misfit.remedy
         )
 
 

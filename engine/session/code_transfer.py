@@ -72,7 +72,7 @@ async def pass_tree(plan: LaunchPlan, inventory: Inventory, names: Collection[st
         text = json.dumps(header) + "\n"
         done = await connections.run(head, command, stdin=text, timeout=_PASS_S)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    states = {one["node"]: one.get("reason", "") for one in answers if "node" in one}
+    states = {answer["node"]: answer.get("reason", "") for answer in answers if "node" in answer}
     of_these = tuple(node for node in plan.nodes if node.name in names)
     _check(replace(plan, nodes=of_these), states)
 

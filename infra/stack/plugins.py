@@ -86,7 +86,9 @@ def check_state(name: str, state: automation.Deployment) -> None:
 
 def _problems(deployment: Mapping[str, Any]) -> Iterator[str]:
     """Yield what in the state is none of gpuctl's providers."""
-    pending = (one.get("resource") for one in deployment.get("pending_operations") or ())
+    pending = (
+        operation.get("resource") for operation in deployment.get("pending_operations") or ()
+    )
     for resource in (*(deployment.get("resources") or ()), *pending):
         if not isinstance(resource, Mapping):
             yield "it has a resource without fields"

@@ -437,7 +437,7 @@ class Stack:
             left = []
         if not left:
             return Interrupted(f"interrupted: nothing of {self.name} exists", "")
-        instances = sum(one["type"] == INSTANCE for one in left)
+        instances = sum(resource["type"] == INSTANCE for resource in left)
         return Interrupted(
             f"interrupted: {len(left)} resources of {self.name} exist, {instances} of them"
             " instances",

@@ -167,7 +167,7 @@ def _account(region: str) -> Account:
 
     def role(kind: str, name: str) -> str | None:
         known = iam.roles.values() if kind == "role" else iam.instance_profiles.values()
-        return next((str(one.arn) for one in list(known) if one.name == name), None)
+        return next((str(role.arn) for role in list(known) if role.name == name), None)
 
     def launch(named: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
@@ -239,5 +239,5 @@ def _tables(ec2: Any) -> list[Any]:
     for name in names:
         table = getattr(ec2, name, {})
         # moto keeps subnets and groups in a table for each zone and VPC.
-        found += [table, *(one for one in list(table.values()) if isinstance(one, dict))]
+        found += [table, *(row for row in list(table.values()) if isinstance(row, dict))]
     return found

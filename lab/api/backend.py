@@ -136,12 +136,12 @@ class LabBackend(
         """Return the named regions, or those that a new account of AWS's main part has enabled."""
         found: list[Any] = super().describe_regions(region_names)
         return [
-            one
-            for one in found
+            listed
+            for listed in found
             if region_names
             or (
-                one.opt_in_status == "opt-in-not-required"
-                and not one.name.startswith(("cn-", "us-gov-"))
+                listed.opt_in_status == "opt-in-not-required"
+                and not listed.name.startswith(("cn-", "us-gov-"))
             )
         ]
 

@@ -40,7 +40,9 @@ class CapacityActions:
         if ids := self._get_param("CapacityReservationIds", []):
             found = [self.ec2_backend.capacity_reservation(id_) for id_ in ids]
         found = generic_filter(self._filters_from_querystring(), found)
-        return ActionResult({"CapacityReservations": [one.description() for one in found]})
+        return ActionResult(
+            {"CapacityReservations": [reservation.description() for reservation in found]}
+        )
 
     def cancel_capacity_reservation(self) -> ActionResult:
         """Answer CancelCapacityReservation."""

@@ -186,9 +186,9 @@ class CapacityReservations:
         """
         known = self.capacity_reservations
         places = {
-            one.id: one.available
-            for one in known.values()
-            if one.match == "open" and one.state == "active"
+            reservation.id: reservation.available
+            for reservation in known.values()
+            if reservation.match == "open" and reservation.state == "active"
         }
         if not any(places.values()):
             return

@@ -96,14 +96,14 @@ class Propagation:
             made = re.findall(f"<{kind.field}>([^<]+)</{kind.field}>", body)
             if kind.name and made:
                 made.append(f"{kind.noun} {parameters[kind.name]}")
-            for one in made:
-                self._created.setdefault(one, (kind, time.monotonic()))
+            for resource in made:
+                self._created.setdefault(resource, (kind, time.monotonic()))
 
     def without_young(self, action: str, body: str, delay: int) -> str:
         """Return a list's answer without what is younger than `delay`."""
         field = next((kind.field for kind in _KINDS if kind.listed_by == action), "")
         young = self._young(delay)
-        if not field or not any(f">{one}<" in body for one in young):
+        if not field or not any(f">{resource}<" in body for resource in young):
             return body
         namespace = re.search(r'xmlns="([^"]+)"', body)
         prefix = f"{{{namespace[1]}}}" if namespace else ""

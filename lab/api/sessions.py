@@ -159,9 +159,9 @@ class SessionActions(SimpleSystemManagerResponse):  # type: ignore[misc]  # moto
         """Answer DescribeInstanceInformation with the instances that are online."""
         wanted = {
             value
-            for one in self._get_param("Filters") or ()
-            if one["Key"] == "InstanceIds"
-            for value in one["Values"]
+            for filter_ in self._get_param("Filters") or ()
+            if filter_["Key"] == "InstanceIds"
+            for value in filter_["Values"]
         }
         return ActionResult(
             {

@@ -157,7 +157,7 @@ class SpotActions:
         ec2 = self.ec2_backend
         found = ec2.named_spot_requests(ids) if ids else ec2.spot_requests()
         found = generic_filter(self._filters_from_querystring(), found)
-        return ActionResult({"SpotInstanceRequests": [one.description() for one in found]})
+        return ActionResult({"SpotInstanceRequests": [request.description() for request in found]})
 
     def cancel_spot_instance_requests(self) -> ActionResult:
         """Answer CancelSpotInstanceRequests; the instances keep running."""

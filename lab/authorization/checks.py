@@ -119,8 +119,8 @@ class _View:
         yield from self._made(kinds, given)
         if given.get("InstanceMarketOptions", {}).get("MarketType") == "spot":
             yield self._linked_role("spot")
-        for one in sorted(set(_named(name, given))):
-            yield from self._existing(self.action, one, kinds.changes + kinds.uses)
+        for resource in sorted(set(_named(name, given))):
+            yield from self._existing(self.action, resource, kinds.changes + kinds.uses)
         if profile := given.get("IamInstanceProfile"):
             name = profile.get("Name") or str(profile.get("Arn")).rpartition("/")[2]
             yield from self._passed(self.account.passed(name))
@@ -158,8 +158,8 @@ class _View:
         given, name = self.request.parameters, self.request.name
         if name == "CreateMountTarget":
             yield from map(Check, ("ec2:DescribeSubnets", "ec2:DescribeNetworkInterfaces"))
-            for one in (given.get("SubnetId", ""), *given.get("SecurityGroups", ())):
-                yield from self._existing("ec2:CreateNetworkInterface", one, _TYPES.values())
+            for resource in (given.get("SubnetId", ""), *given.get("SecurityGroups", ())):
+                yield from self._existing("ec2:CreateNetworkInterface", resource, _TYPES.values())
             yield Check("ec2:CreateNetworkInterface", self._arn("network-interface"))
         if name == "DeleteMountTarget":
             yield Check("ec2:DeleteNetworkInterface", self._arn("network-interface"))
@@ -286,8 +286,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _texts(one)
+        for part in value.values():
+            yield from _texts(part)
     elif isinstance(value, list | tuple):
         for one in value:
             yield from _texts(one)

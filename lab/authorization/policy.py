@@ -93,7 +93,9 @@ def read_policy(text: str) -> Policy:
     try:
         found = json.loads(text)
         documents = found if isinstance(found, list) else [found]
-        return Policy(tuple(_statement(one) for each in documents for one in each["Statement"]))
+        return Policy(
+            tuple(_statement(statement) for each in documents for statement in each["Statement"])
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"this is no IAM policy that the lab can enforce: {error}",
@@ -158,5 +160,5 @@ def _like(pattern: str, text: str) -> bool:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    parts = (".*" if one == "*" else "." if one == "?" else re.escape(one) for one in pattern)
+    parts = (".*" if part == "*" else "." if part == "?" else re.escape(part) for part in pattern)
     return re.compile("".join(parts), re.DOTALL)

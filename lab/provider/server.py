@@ -265,7 +265,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         )
         found = differences(state, old, new, self._type(request.urn, context).replacing)
         ignored = {path.partition(".")[0].partition("[")[0] for path in request.ignoreChanges}
-        return tuple(one for one in found if one.property not in ignored)
+        return tuple(resource for resource in found if resource.property not in ignored)
 
 
 def serve(endpoint: str, port: int = 0, faults: Path | None = None) -> tuple[grpc.Server, int]:

@@ -155,7 +155,9 @@ _search = cache(jmespath.compile)
 def _found(path: str, given: Mapping[str, Any]) -> list[Any]:
     """Return the values at the path, without those that are missing."""
     found = _search(path).search(given)
-    return [one for one in (found if isinstance(found, list) else [found]) if one is not None]
+    return [
+        value_ for value_ in (found if isinstance(found, list) else [found]) if value_ is not None
+    ]
 
 
 def _invalid(value: Any, path: str, why: str) -> Problem:
@@ -184,7 +186,7 @@ def _check_range(rule: _Range, given: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _check_tags(request: Request) -> Iterator[Problem]:
     given = request.parameters
-    lists = [one.get("Tags", []) for one in given.get("TagSpecifications", [])]
+    lists = [specification.get("Tags", []) for specification in given.get("TagSpecifications", [])]
     in_template = given.get("LaunchTemplateData", {}).get("TagSpecifications", [])
     lists += [one.get("Tags", []) for one in in_template]
     if request.name == "CreateTags":
@@ -215,7 +217,7 @@ def _check_tag_list(tags: list[Mapping[str, str]]) -> Iterator[Problem]:
 
 
 def _check_filters(request: Request) -> Iterator[Problem]:
-    name = next((one for one in ("Filters", "Filter") if one in request.parameters), None)
+    name = next((word for word in ("Filters", "Filter") if word in request.parameters), None)
     if name is None:
         return
     known = _filter_names(request.operation, name)
@@ -247,9 +249,9 @@ def _check_launch(request: Request) -> Iterator[Problem]:
     at = _LAUNCHES[request.name].rstrip(".")
     given = request.parameters.get(at, {}) if at else request.parameters
     yield from _check_user_data(given.get("UserData", ""), request.name)
-    for one in given.get("TagSpecifications", ()):
-        if one.get("ResourceType") not in _TAGGED_AT_LAUNCH:
-            kind = one.get("ResourceType")
+    for specification in given.get("TagSpecifications", ()):
+        if specification.get("ResourceType") not in _TAGGED_AT_LAUNCH:
+            kind = specification.get("ResourceType")
             text = f"'{kind}' is not a valid taggable resource type for this operation."
             yield Problem("value", "TagSpecifications", text)
     yield from _check_spot(given.get("InstanceMarketOptions", {}))

@@ -53,7 +53,7 @@ def readable(shape: Any, value: Any) -> Any:
             for name, one in value.items()
         }
     if isinstance(value, list) and shape.type_name == "list":
-        return [readable(shape.member, one) for one in value]
+        return [readable(shape.member, part) for part in value]
     if isinstance(value, datetime):
         return value.isoformat()
     return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -59,7 +59,7 @@ def delete_endpoints(ec2: Any, ids: Sequence[str]) -> None:
         )
     for _ in range(RETRIES):
         left = call_unless_gone(lambda: _describe(ec2, ids), ("InvalidVpcEndpointId.NotFound",))
-        if all(one["State"] == "deleted" for one in left or ()):
+        if all(resource["State"] == "deleted" for resource in left or ()):
             return
         time.sleep(PAUSE_S)
     raise CloudError(

@@ -23,7 +23,7 @@ def identities(target: Target, operation: str) -> list[Any]:
         pages = iam.get_paginator(operation).paginate(PathPrefix=path)
         listed = list(pages.search(f"{answer}[]"))
     # moto 5.2 ignores the prefix for instance profiles.
-    described = [describe(iam, one[name]) for one in listed if one["Path"].startswith(path)]
+    described = [describe(iam, role[name]) for role in listed if role["Path"].startswith(path)]
     return [one for one in described if one is not None]
 
 

@@ -13,8 +13,11 @@ def instance_end(target: Target, instance_id: str) -> str:
 
     Raises CloudError if AWS cannot be asked.
     """
-    for one in _described(target, [instance_id]):
-        state, reason = str(one["State"]["Name"]), one.get("StateReason", {}).get("Message", "")
+    for instance in _described(target, [instance_id]):
+        state, reason = (
+            str(instance["State"]["Name"]),
+            instance.get("StateReason", {}).get("Message", ""),
+        )
         if state in ALIVE:
             return ""
         return f"is {state}: {reason}" if reason else f"is {state}"
@@ -24,7 +27,7 @@ def instance_end(target: Target, instance_id: str) -> str:
 def are_ended(target: Target, instance_ids: Sequence[str]) -> bool:
     """Return whether none of the instances runs. Raises CloudError if AWS cannot be asked."""
     found = _described(target, instance_ids) if instance_ids else []
-    return not any(one["State"]["Name"] in ALIVE for one in found)
+    return not any(instance["State"]["Name"] in ALIVE for instance in found)
 
 
 def _described(target: Target, instance_ids: Sequence[str]) -> list[Any]:

@@ -69,7 +69,8 @@ def read_instance_type(entry: "InstanceTypeInfoTypeDef") -> InstanceType:
         ),
         boot_modes=tuple(str(mode) for mode in entry.get("SupportedBootModes", ())),
         placement_strategies=tuple(
-            str(one) for one in entry.get("PlacementGroupInfo", {}).get("SupportedStrategies", ())
+            str(strategy)
+            for strategy in entry.get("PlacementGroupInfo", {}).get("SupportedStrategies", ())
         ),
         local_disks=_local_disks(entry),
         price_usd_h=price_usd_h(name),

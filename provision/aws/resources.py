@@ -172,7 +172,7 @@ def find_all(
         found = find(client(target, "ec2"), cluster, nouns)
         found += [one for future in others for one in future.result() if exists(one)]
     order = list(KINDS)
-    ours = [one for one in found if cluster_id in (None, one.cluster_id)]
+    ours = [resource for resource in found if cluster_id in (None, resource.cluster_id)]
     return sorted(ours, key=lambda one: order.index(one.kind))
 
 
@@ -203,7 +203,7 @@ def find_instances(
     With `cluster_id`, return only those that have that id.
     """
     found = _find_kind(ec2, KINDS["instance"], cluster)
-    return [one for one in found if cluster_id in (None, one.cluster_id)]
+    return [resource for resource in found if cluster_id in (None, resource.cluster_id)]
 
 
 def exists(resource: Resource) -> bool:

@@ -15,9 +15,9 @@ def findings(fleet: AllFacts, rules: Iterable[Rule] = RULES) -> tuple[Finding, .
     """Return what the rules find, by node in the fleet's order, the gravest first."""
     kept = tuple(rules)
     return tuple(
-        one
+        finding
         for name, answer in fleet.answers.items()
-        for one in sorted(
+        for finding in sorted(
             _of_node(name, answer, fleet, kept), key=lambda one: SEVERITIES.index(one.severity)
         )
     )
@@ -44,15 +44,15 @@ def _of_node(
         Finding(
             rule=rule.id,
             node=name,
-            subject=one.subject,
-            expected=one.expected,
-            seen=one.seen,
-            severity=one.severity or rule.severity,
-            remedy=one.remedy or rule.remedy,
+            subject=finding.subject,
+            expected=finding.expected,
+            seen=finding.seen,
+            severity=finding.severity or rule.severity,
+            remedy=finding.remedy or rule.remedy,
             source=rule.source,
         )
         for rule in rules
-        for one in rule.check(name, answer, fleet)
+        for finding in rule.check(name, answer, fleet)
     ]
 
 

@@ -177,7 +177,7 @@ def optional(actions: Iterable[str]) -> dict[str, str]:
     """
     required = {action for part in PARTS if not part.optional for action in part.actions}
     required |= {
-        one for calls in ALL_CALLS if calls.feature is None for one in calls.create + calls.read
+        call for calls in ALL_CALLS if calls.feature is None for call in calls.create + calls.read
     }
     return {
         one: part.optional

@@ -146,7 +146,7 @@ def _of_bucket(bucket: Bucket) -> Iterator[Statement]:
 
 def _identities(wanted: frozenset[str], profile: str | None) -> Iterator[Statement]:
     """Yield the statements about roles: to create them within the boundary, and to pass them."""
-    changes = {one for one in wanted if one.startswith("iam:") and is_change(one)}
+    changes = {action for action in wanted if action.startswith("iam:") and is_change(action)}
     linked, passed = changes & {"iam:CreateServiceLinkedRole"}, changes & {"iam:PassRole"}
     yield _allow("BoundedRoles", changes & BOUNDED, _ROLES[0], _BOUNDED)
     yield _allow("Roles", changes - BOUNDED - linked - passed, _ROLES)

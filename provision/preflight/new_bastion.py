@@ -39,4 +39,4 @@ def add_granted_keys(wanted: Resolved, before: Resolved, target: Target) -> Reso
 def _exists(before: Resolved, target: Target) -> bool:
     name = before.cluster.name
     found = find_instances(client(target, "ec2"), name, before.id)
-    return any(exists(one) for one in found if one.name == f"{name}-{BASTION}")
+    return any(exists(instance) for instance in found if instance.name == f"{name}-{BASTION}")

@@ -174,7 +174,9 @@ class _Preflight:
         ssh_from = catch(requests.ssh_from.result)
         layout = catch(lambda: _layout(self.cluster, instance)) if instance else None
         if image and instance and layout:
-            has_efa = instance.gpus > 0 and any(one.type == "efa-only" for one in layout)
+            has_efa = instance.gpus > 0 and any(
+                interface.type == "efa-only" for interface in layout
+            )
             self.problems.warnings += software_warnings(self.cluster, image.name, has_efa=has_efa)
         network, zones = self._network(zones, offers, layout)
         if instance and layout:

@@ -143,7 +143,7 @@ def _machines(alive: Sequence[Resource], now: datetime) -> list[str]:
     `gpuctl extend` writes the tags before it moves a timer, so such machines are in use by nobody:
     they could not power off, or somebody has stopped them.
     """
-    ends = [end for one in alive if (end := end_of(one))]
+    ends = [end for resource in alive if (end := end_of(resource))]
     if len(ends) < len(alive) or not alive:
         return ["its instances exist"] if alive else []
     last = max(ends)

@@ -47,7 +47,10 @@ def verify(name: str, cluster_id: str, target: Target) -> Verification:
         if attempt:
             time.sleep(PAUSE_S)
         found = find_all(target, name, cluster_id=cluster_id, on_denied=note)
-        left = {f"{one.kind} {one.id} ({one.state or 'exists'})": None for one in found}
+        left = {
+            f"{resource.kind} {resource.id} ({resource.state or 'exists'})": None
+            for resource in found
+        }
     if left:
         raise CloudError(
             f"AWS still lists {', '.join(left)}",
@@ -65,5 +68,5 @@ def verify(name: str, cluster_id: str, target: Target) -> Verification:
         tags={CLUSTER_TAG: name} | ({ID_TAG: cluster_id} if cluster_id else {}),
         kinds=tuple(KINDS),
         rounds=ROUNDS,
-        instances={one.id: one.state for one in ended},
+        instances={instance.id: instance.state for instance in ended},
     )

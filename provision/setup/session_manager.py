@@ -146,8 +146,10 @@ class Agents:
         """Ask Session Manager until every node is online."""
         while waiting := [one for one, event in self._online.items() if not event.is_set()]:
             for start in range(0, len(waiting), _MOST_IDS):
-                for one in await asyncio.to_thread(self._ask, waiting[start : start + _MOST_IDS]):
-                    self._online[one].set()
+                for instance in await asyncio.to_thread(
+                    self._ask, waiting[start : start + _MOST_IDS]
+                ):
+                    self._online[instance].set()
             if not all(event.is_set() for event in self._online.values()):
                 await asyncio.sleep(_PAUSE_S)
 
@@ -156,4 +158,4 @@ class Agents:
             found = self._ssm.describe_instance_information(
                 Filters=[{"Key": "InstanceIds", "Values": list(ids)}], MaxResults=50
             )["InstanceInformationList"]
-        return [one["InstanceId"] for one in found if one["PingStatus"] == "Online"]
+        return [instance["InstanceId"] for instance in found if instance["PingStatus"] == "Online"]

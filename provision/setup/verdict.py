@@ -36,9 +36,9 @@ def judge(
     offsets = {name: off for name, (_, off) in seen.items()}
     found = findings_at_up(AllFacts(expected, facts, offsets))
     lines, hints = list(failed), [one.hint for one in failed.values() if one.hint]
-    causes = {name: why for one in failed.values() for name, why in one.causes.items()}
+    causes = {name: why for failure in failed.values() for name, why in failure.causes.items()}
     for node in (node for node in inventory.nodes if node.name in seen):
-        own = [one for one in found if one.node == node.name]
+        own = [finding for finding in found if finding.node == node.name]
         grave = [one for one in own if one.is_grave]
         state: State = "failed" if grave else "done"
         report(Progress("verify", node.name, state, "; ".join(one.text for one in own)))

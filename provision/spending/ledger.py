@@ -87,7 +87,7 @@ def cluster_costs(target: Target) -> tuple[tuple[ClusterCost, ...], int]:
     except FileNotFoundError:
         lines = []
     found = [_parse(line) for line in lines]
-    known = [one for one in found if one is not None] + [
+    known = [entry for entry in found if entry is not None] + [
         of_record(record) for record in records(target)
     ]
     return tuple(sorted(known, key=lambda one: one.began)), found.count(None)

@@ -70,7 +70,7 @@ def spending(
 
 def total_usd(found: Iterable[Spending]) -> float | None:
     """Return the sum; None if one is not known."""
-    costs = [one.cost_usd for one in found]
+    costs = [row.cost_usd for row in found]
     return None if None in costs else sum(cost for cost in costs if cost is not None)
 
 
@@ -101,8 +101,8 @@ def _by_tag(cluster: ClusterCost, whole: Spending) -> list[Spending]:
 def _sums(found: Sequence[Spending]) -> list[Spending]:
     """Return one row for each name."""
     rows: dict[str, list[Spending]] = {}
-    for one in found:
-        rows.setdefault(one.name, []).append(one)
+    for row in found:
+        rows.setdefault(row.name, []).append(row)
     return [
         Spending(
             name,

@@ -77,7 +77,11 @@ def explain(
     # What follows stays, such as a notice of AWS.
     reason += verdict.reason.removeprefix(exit_reason(names[reported], verdict.exit_code))
     explained = replace(verdict, exit_code=code, first_failed_rank=first.rank, reason=reason)
-    later = [one for one in examined if one.has_failed and one.rank != first.rank]
+    later = [
+        examination
+        for examination in examined
+        if examination.has_failed and examination.rank != first.rank
+    ]
     named = {first.rank, *(one.rank for one in later)}
     return Explanation(explained, _followed(later, names), _warnings(names, examined, named))
 
@@ -99,7 +103,7 @@ def _signal_of(code: int) -> signal.Signals | None:
 
 def _first_failure(reported: int, code: int, examined: list[NodeExamined]) -> NodeExamined:
     """Return the node that failed first, `reported` unless another one has a stronger cause."""
-    by_rank = {one.rank: one for one in examined}
+    by_rank = {examination.rank: examination for examination in examined}
     first = by_rank.get(reported, NodeExamined(reported, code, is_own_end=True, facts=()))
     if first.has(*_CAUSES):
         return first
@@ -144,8 +148,10 @@ def _reasons(node: NodeExamined, code: int) -> list[str]:
 def _followed(later: list[NodeExamined], names: list[str]) -> tuple[FollowedFailure, ...]:
     """Return the nodes that failed later; those with the same text are one entry."""
     texts: dict[str, list[str]] = {}
-    for one in later:
-        texts.setdefault(_end_text(one, one.exit_code), []).append(names[one.rank])
+    for examination in later:
+        texts.setdefault(_end_text(examination, examination.exit_code), []).append(
+            names[examination.rank]
+        )
     return tuple(FollowedFailure(tuple(nodes), text) for text, nodes in texts.items())
 
 
@@ -154,9 +160,9 @@ def _warnings(
 ) -> tuple[Finding, ...]:
     """Return a warning for each fact that the reasons of the nodes `named` do not have."""
     return tuple(
-        Finding("warning", one.rank, f"{names[one.rank]}: {fact.text}")
-        for one in examined
-        for fact in one.facts
+        Finding("warning", examination.rank, f"{names[examination.rank]}: {fact.text}")
+        for examination in examined
+        for fact in examination.facts
         if fact.kind != "clock"  # the run has an event about it
-        and (one.rank not in named or fact.kind not in _ORDER)
+        and (examination.rank not in named or fact.kind not in _ORDER)
     )

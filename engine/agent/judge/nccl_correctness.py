@@ -45,7 +45,7 @@ class Numbers:
         failures = len(self.reader.failures)
         tables = len(self.reader.tables)
         table = self.reader.feed(rank, stream, text, time)
-        found = [self._failed(rank, one) for one in self.reader.failures[failures:]]
+        found = [self._failed(rank, failure) for failure in self.reader.failures[failures:]]
         if table is not None:
             self.gates.see(table)
             found += self._wrong(table)
@@ -77,12 +77,16 @@ class Numbers:
 
     def final_findings(self) -> list[Finding]:
         """Return new findings at the end of the run: incomplete tables, unreadable rows."""
-        return self._new([one for table in self.reader.tables for one in self._ended(table)])
+        return self._new(
+            [finding for table in self.reader.tables for finding in self._ended(table)]
+        )
 
     def _close(self, rank: int) -> list[Finding]:
         """Check the node's earlier tables; after that they may be released."""
         found = []
-        before = (one for one in reversed(self.reader.tables[:-1]) if one.printed_on == rank)
+        before = (
+            earlier for earlier in reversed(self.reader.tables[:-1]) if earlier.printed_on == rank
+        )
         for table in before:
             if table.is_judged:
                 break
@@ -117,7 +121,7 @@ class Numbers:
     def _new(self, found: list[Finding]) -> list[Finding]:
         if self._verify == "off":
             return []
-        new = [one for one in found if one not in self._reported]
+        new = [finding for finding in found if finding not in self._reported]
         self._reported.update(new)
         return new
 

@@ -81,7 +81,9 @@ class Judge:
         if verdict.status == "done":
             heard += _of_network(self._proof.final_findings())
         heard += _of_network(self._proof.observations())
-        faults = [one for one in heard if isinstance(one, NetworkSeen) and one.level == "fault"]
+        faults = [
+            event for event in heard if isinstance(event, NetworkSeen) and event.level == "fault"
+        ]
         heard += self._of_numbers(self._numbers.final_findings())
         if verdict.status == "done":  # otherwise it is no news that cases were not measured
             heard += self._of_gates(self._numbers.gates.final_verdicts())
@@ -117,7 +119,7 @@ class Judge:
         return heard
 
     def _of_numbers(self, findings: list[Finding]) -> list[NodeEvent]:
-        self._faults += [one for one in findings if one.level == "fault"]
+        self._faults += [finding for finding in findings if finding.level == "fault"]
         return judged(findings)
 
     def _of_gates(self, verdicts: list[GateJudged]) -> list[GateJudged]:
@@ -146,9 +148,13 @@ class Judge:
 
 
 def _of_network(findings: list[Finding]) -> list[NodeEvent]:
-    return [NetworkSeen(one.rank, one.level, one.text) for one in findings]
+    return [NetworkSeen(finding.rank, finding.level, finding.text) for finding in findings]
 
 
 def judged(findings: Iterable[Finding]) -> list[NodeEvent]:
     """Return the events of findings about output, of which none has the level `proof`."""
-    return [OutputJudged(one.rank, one.level, one.text) for one in findings if one.level != "proof"]
+    return [
+        OutputJudged(finding.rank, finding.level, finding.text)
+        for finding in findings
+        if finding.level != "proof"
+    ]

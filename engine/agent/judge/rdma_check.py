@@ -314,7 +314,9 @@ class Proof:
         seen, title = self._seen[rank], _TITLES[self._promise]
         if _NETWORKS[self._promise].fullmatch(network):
             return self._prove(rank) if seen.provider == "efa" or seen.layers else []
-        if network != "Socket" and not any(one.fullmatch(network) for one in _NETWORKS.values()):
+        if network != "Socket" and not any(
+            pattern.fullmatch(network) for pattern in _NETWORKS.values()
+        ):
             seen.unknown = network
             return []
         actual = "sockets" if network == "Socket" else f"NCCL's network {network}"
@@ -433,7 +435,7 @@ class Proof:
         found: list[Finding] = []
         counts = [sum(seen.indirect.values()) for seen in self._seen]
         if sum(counts) > self._orphans:
-            most, torn = max(counts), any(len(one) > 1 for one in self._writers.values())
+            most, torn = max(counts), any(len(writer) > 1 for writer in self._writers.values())
             for rank, count in enumerate(counts):
                 # Few of them next to many direct ones may be lines of two nodes torn into one.
                 few = torn and self._seen[rank].direct and count < CERTAIN

@@ -33,7 +33,7 @@ def read(document: dict[str, Any], printed_on: int, case: int = 0) -> ReadTable:
         "graph": _whole(config["graph"]),
     }
     table.replace_ranks(_rank(device) for device in config.get("devices", ()))
-    table.add_rows([_row(one) for one in document["results"]])
+    table.add_rows([_row(result) for result in document["results"]])
     if "out_of_bounds" in document:
         table.out_of_bounds = _whole(document["out_of_bounds"]["count"])
     for name, key in (  # 2.17.3 to 2.17.8 misspell both

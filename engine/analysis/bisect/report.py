@@ -73,7 +73,7 @@ def verdict_lines(bisect: Bisect) -> list[str]:
     """Return the verdict, the other suspects, and the speeds of the rings, in a line each."""
     return [
         bisect.verdict,
-        *(f"also {describe(one, bisect.nodes)}" for one in bisect.suspects[1:]),
+        *(f"also {describe(suspect, bisect.nodes)}" for suspect in bisect.suspects[1:]),
         ring_line(bisect.nodes, bisect.suspects, bisect.measured),
     ]
 
@@ -81,10 +81,11 @@ def verdict_lines(bisect: Bisect) -> list[str]:
 def failure_lines(names: Sequence[str], measured: Sequence[Measurement]) -> list[str]:
     """Return a line for each measurement that failed."""
     return [
-        f"{one.trial.collective} on {' and '.join(names[node] for node in one.trial.nodes)}"
-        f" failed: {one.error}"
-        for one in measured
-        if one.error
+        f"{measurement.trial.collective} on"
+        f" {' and '.join(names[node] for node in measurement.trial.nodes)}"
+        f" failed: {measurement.error}"
+        for measurement in measured
+        if measurement.error
     ]
 
 
@@ -105,7 +106,7 @@ def describe(suspect: Suspect, names: Sequence[str]) -> str:
         )
         both = " and ".join(names[node] for node in suspect.nodes)
         return f"{both}: {percent} what both reach with others ({speeds})"
-    ways = [WORDS[one.how] for one in suspect.evidence]
+    ways = [WORDS[pair.how] for pair in suspect.evidence]
     words = " and ".join(ways).replace("as sender and as receiver", "as sender and receiver")
     speeds = ", ".join(_speeds(one) for one in suspect.evidence)
     return f"{names[suspect.nodes[0]]}: {percent} the median of {len(names)} {words} ({speeds})"
@@ -115,7 +116,11 @@ def ring_line(
     names: Sequence[str], found: Sequence[Suspect], measured: Sequence[Measurement]
 ) -> str:
     """Return the speed of the ring of all nodes, and of the one without the suspect's last node."""
-    rings = best(one for one in measured if len(one.trial.nodes) > 1 and _is_ring(one))
+    rings = best(
+        measurement
+        for measurement in measured
+        if len(measurement.trial.nodes) > 1 and _is_ring(measurement)
+    )
     everyone = tuple(range(len(names)))
     line = f"the ring of all {len(names)} nodes: {rings.get(everyone, 0.0):.3g} GB/s"
     for nodes, speed in rings.items():

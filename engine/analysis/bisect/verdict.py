@@ -59,7 +59,7 @@ class Suspect(Value):
     @property
     def shortfall(self) -> float:
         """The largest shortfall."""
-        return max(one.shortfall for one in self.evidence)
+        return max(pair.shortfall for pair in self.evidence)
 
 
 def suspects(measured: Sequence[Measurement]) -> tuple[Suspect, ...]:
@@ -78,19 +78,21 @@ def suspects(measured: Sequence[Measurement]) -> tuple[Suspect, ...]:
             if one.shortfall > far:
                 found.setdefault(one.nodes, []).append(one)
     slow = {node for nodes in found for node in nodes}
-    for one in in_pairs:
-        if one.shortfall > far and not slow & set(one.nodes):
-            found.setdefault(tuple(sorted(one.nodes)), []).append(one)
+    for pair in in_pairs:
+        if pair.shortfall > far and not slow & set(pair.nodes):
+            found.setdefault(tuple(sorted(pair.nodes)), []).append(pair)
     named = (Suspect(nodes=nodes, evidence=tuple(of)) for nodes, of in found.items())
     return tuple(sorted(named, key=lambda suspect: -suspect.shortfall))
 
 
 def confirmed(measured: Sequence[Measurement]) -> tuple[Suspect, ...]:
     """Return the suspects after the last round; a pair counts only if it was measured again."""
-    times = Counter(tuple(sorted(one.trial.nodes)) for one in measured)
+    times = Counter(tuple(sorted(measurement.trial.nodes)) for measurement in measured)
     both_ways = 2
     return tuple(
-        one for one in suspects(measured) if len(one.nodes) == 1 or times[one.nodes] > both_ways
+        suspect
+        for suspect in suspects(measured)
+        if len(suspect.nodes) == 1 or times[suspect.nodes] > both_ways
     )
 
 
@@ -102,7 +104,7 @@ def next_round(nodes: int, gpus: int, done: int, measured: Sequence[Measurement]
     if done > len(first):
         return None
     found = suspects(measured)
-    slow = {node for one in found for node in one.nodes if len(one.nodes) == 1}
+    slow = {node for suspect in found for node in suspect.nodes if len(suspect.nodes) == 1}
     good = next((node for node in range(nodes) if node not in slow), 0)
     again = [one.nodes if len(one.nodes) == 2 else (one.nodes[0], good) for one in found]
     pairs = tuple((one, other) for one, other in again[:MOST_AGAIN] if one != other)
@@ -111,7 +113,7 @@ def next_round(nodes: int, gpus: int, done: int, measured: Sequence[Measurement]
 
 def node_speeds(measured: Sequence[Measurement]) -> dict[How, dict[int, float]]:
     """Return each node's best speed alone, as sender and as receiver, as far as they compare."""
-    alone = best(one for one in measured if len(one.trial.nodes) == 1)
+    alone = best(measurement for measurement in measured if len(measurement.trial.nodes) == 1)
     pairs = pair_speeds(measured)
     found: dict[How, dict[int, float]] = {
         "alone": {nodes[0]: speed for nodes, speed in alone.items()},
@@ -126,15 +128,19 @@ def node_speeds(measured: Sequence[Measurement]) -> dict[How, dict[int, float]]:
 
 def pair_speeds(measured: Sequence[Measurement]) -> dict[tuple[int, int], float]:
     """Return the best speed of each sender and receiver."""
-    of_pairs = best(one for one in measured if one.trial.collective == "broadcast")
+    of_pairs = best(
+        measurement for measurement in measured if measurement.trial.collective == "broadcast"
+    )
     return {(nodes[0], nodes[1]): speed for nodes, speed in of_pairs.items()}
 
 
 def best(measured: Iterable[Measurement]) -> dict[tuple[int, ...], float]:
     """Return the best speed by nodes, of all trials with them."""
     found: dict[tuple[int, ...], float] = {}
-    for one in measured:
-        found[one.trial.nodes] = max(one.gbps, found.get(one.trial.nodes, 0.0))
+    for measurement in measured:
+        found[measurement.trial.nodes] = max(
+            measurement.gbps, found.get(measurement.trial.nodes, 0.0)
+        )
     return found
 
 

@@ -81,28 +81,28 @@ def _points(of_nodes: Sequence[Values]) -> tuple[CurvePoint, ...]:
 
 def _gpu_percent(samples: Sequence[Sample]) -> Values:
     found = []
-    for one in samples:
-        known = [gpu.percent for gpu in one.readings if gpu.percent is not None]
+    for sample in samples:
+        known = [gpu.percent for gpu in sample.readings if gpu.percent is not None]
         if known:
-            found.append((one.time, sum(known) / len(known)))
+            found.append((sample.time, sum(known) / len(known)))
     return found
 
 
 def _gpu_memory(samples: Sequence[Sample]) -> Values:
     found = []
-    for one in samples:
-        known = [gpu.memory for gpu in one.readings if gpu.memory is not None]
+    for sample in samples:
+        known = [gpu.memory for gpu in sample.readings if gpu.memory is not None]
         if known:
-            found.append((one.time, max(known) / 1024))
+            found.append((sample.time, max(known) / 1024))
     return found
 
 
 def _memory(samples: Sequence[Sample]) -> Values:
-    return [(one.time, one.memory[0] / (1 << 30)) for one in samples if one.memory]
+    return [(sample.time, sample.memory[0] / (1 << 30)) for sample in samples if sample.memory]
 
 
 def _cores(samples: Sequence[Sample]) -> Values:
-    return _rates([(one.time, one.cpu_s) for one in samples], 1)
+    return _rates([(sample.time, sample.cpu_s) for sample in samples], 1)
 
 
 def _moved(name: str) -> Callable[[Sequence[Sample]], Values]:
@@ -110,8 +110,8 @@ def _moved(name: str) -> Callable[[Sequence[Sample]], Values]:
 
     def values(samples: Sequence[Sample]) -> Values:
         sums = [
-            (one.time, None if (pair := getattr(one, name)) is None else pair[0] + pair[1])
-            for one in samples
+            (sample.time, None if (pair := getattr(sample, name)) is None else pair[0] + pair[1])
+            for sample in samples
         ]
         return _rates(sums, 1e9)
 

@@ -73,7 +73,7 @@ def parse_live(text: str) -> tuple[LiveRun, ...]:
 def _run(run: Mapping[str, Any], uptime: float) -> LiveRun:
     usages, now = [], run["clock"] + uptime
     for rank, samples in run["samples"].items():
-        *earlier, last = [Sample.model_validate(one) for one in samples]
+        *earlier, last = [Sample.model_validate(sample) for sample in samples]
         idle = {int(gpu): since for gpu, since in run["idle"].get(rank, {}).items()}
         # Clocks of nodes differ a little: an age is never negative.
         usages.append(usage(earlier[0] if earlier else None, last, idle, max(now, last.time)))

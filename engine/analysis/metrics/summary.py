@@ -70,10 +70,12 @@ def _node(rank: int, samples: Sequence[Sample]) -> NodeSummary:
     def moved(name: str, *places: int) -> float | None:
         """Return the increase of a counter, or the sum of several."""
         increases = [
-            increase([None if (v := getattr(one, name)) is None else v[place] for one in samples])
+            increase(
+                [None if (v := getattr(sample, name)) is None else v[place] for sample in samples]
+            )
             for place in places
         ]
-        known = [one for one in increases if one is not None]
+        known = [amount for amount in increases if amount is not None]
         return sum(known) if known else None
 
     return NodeSummary(
@@ -116,8 +118,8 @@ def _most(values: Iterable[T]) -> T | None:
 def _gpus(samples: Sequence[Sample]) -> tuple[GpuSummary, ...]:
     of: dict[int, list[tuple[float, GpuReading]]] = {}
     for sample in samples:
-        for one in sample.readings:
-            of.setdefault(one.gpu, []).append((sample.time, one))
+        for reading in sample.readings:
+            of.setdefault(reading.gpu, []).append((sample.time, reading))
     return tuple(_gpu(gpu, of[gpu]) for gpu in sorted(of))
 
 

@@ -61,7 +61,7 @@ def usage(before: Sample | None, last: Sample, idle: dict[int, float], now: floa
         pair = (_value(earlier, name, place), _value(last, name, place))
         return rate(*pair, seconds)
 
-    links = {one.gpu: one for one in earlier.readings}
+    links = {reading.gpu: reading for reading in earlier.readings}
     return Usage(
         rank=last.rank,
         age_s=round(max(0.0, now - last.time), 1),

@@ -19,12 +19,12 @@ def _presets() -> Iterator[str]:
         yield f"## `network: {preset.name}`: {preset.title}\n"
         yield "| variable | value | why | versions | source |"
         yield "| --- | --- | --- | --- | --- |"
-        for one in preset.settings:
-            where = f"; only on {', '.join(one.families)}" if one.families else ""
-            where += f"; {MAY_FORK}" if one.is_for_forks else ""
-            value = one.value if one.value in (HCAS, INTERFACE) else f"`{one.value}`"
-            why = f"{one.reason}{where} | {one.versions} | {one.source}"
-            yield f"| `{one.name}` | {value} | {why} |"
+        for setting in preset.settings:
+            where = f"; only on {', '.join(setting.families)}" if setting.families else ""
+            where += f"; {MAY_FORK}" if setting.is_for_forks else ""
+            value = setting.value if setting.value in (HCAS, INTERFACE) else f"`{setting.value}`"
+            why = f"{setting.reason}{where} | {setting.versions} | {setting.source}"
+            yield f"| `{setting.name}` | {value} | {why} |"
         yield ""
 
 
@@ -42,6 +42,6 @@ def _presets_of_unwise() -> dict[BadSetting, list[PresetName]]:
     """Return each variable with the presets that warn of it."""
     found: dict[BadSetting, list[PresetName]] = {}
     for preset in PRESETS.values():
-        for one in preset.unwise:
-            found.setdefault(one, []).append(preset.name)
+        for setting in preset.unwise:
+            found.setdefault(setting, []).append(preset.name)
     return found

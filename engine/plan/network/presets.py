@@ -59,10 +59,10 @@ class Preset:
     def environment(self, run: Run, nodes: Sequence[Node], instance_type: str) -> dict[str, str]:
         """Return the variables of every process of the run, the same on all `nodes`."""
         found = {
-            one.name: _value(one, self.needs, nodes)
-            for one in self.settings
-            if not one.families or instance_type.partition(".")[0] in one.families
-            if not one.is_for_forks or may_fork(run)
+            setting.name: _value(setting, self.needs, nodes)
+            for setting in self.settings
+            if not setting.families or instance_type.partition(".")[0] in setting.families
+            if not setting.is_for_forks or may_fork(run)
         }
         return {name: value for name, value in found.items() if value}
 

@@ -14,9 +14,11 @@ def check(_: str, facts: NodeFacts, __: AllFacts) -> Iterator[Deviation]:
     """Yield each failed test, and a diagnostic without a result."""
     if facts.dcgm_error:
         yield Deviation("DCGM's diagnostic", "a result", facts.dcgm_error)
-    for one in facts.dcgm:
-        severity = _SEVERITIES.get(one.severity)
-        yield Deviation(f"DCGM's {one.test} on GPU {one.gpu}", "passed", one.text, severity)
+    for failure in facts.dcgm:
+        severity = _SEVERITIES.get(failure.severity)
+        yield Deviation(
+            f"DCGM's {failure.test} on GPU {failure.gpu}", "passed", failure.text, severity
+        )
 
 
 RULE = Rule(

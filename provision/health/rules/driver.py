@@ -13,8 +13,8 @@ def check(_: str, facts: NodeFacts, __: AllFacts) -> Iterator[Deviation]:
     """Yield a stale driver, and one of another branch than the cluster file's."""
     if MISMATCH in facts.smi_error:
         yield Deviation("NVIDIA driver", "the version of its libraries", facts.smi_error)
-    for one in from_checks(facts, "NVIDIA driver branch"):
-        yield Deviation(one.subject, one.expected, one.seen, "isolate", _OTHER_BRANCH)
+    for finding in from_checks(facts, "NVIDIA driver branch"):
+        yield Deviation(finding.subject, finding.expected, finding.seen, "isolate", _OTHER_BRANCH)
 
 
 _OTHER_BRANCH = "name an image with this driver, or change `software.driver`, then `gpuctl up`"

@@ -12,7 +12,7 @@ def check(_: str, facts: NodeFacts, fleet: AllFacts) -> list[Deviation]:
     if not expected.has_gpudirect or not expected.efa:
         return []
     if facts.p2p is not None:
-        without = [one for one in facts.p2p if not one.startswith("NVIDIA")]
+        without = [device for device in facts.p2p if not device.startswith("NVIDIA")]
         seen = f"{len(without)} of {len(facts.p2p)} EFA devices without it"
         return [Deviation(_SUBJECT, "peer memory on every EFA device", seen)] if without else []
     if facts.hmem is None or facts.hmem >= expected.efa:
