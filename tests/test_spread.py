@@ -22,8 +22,8 @@ def test_what_is_named_exists_and_stays_together() -> None:
     assert group("tests/e2e/test_rdma.py::test_a") == group("tests/e2e/test_rdma.py::test_b[1::2]")
     for scope in set(TOGETHER.values()):
         assert group(f"{min(_files(scope))}::test_a") == group(f"{max(_files(scope))}::test_b")
-        folders = {file.rpartition("/")[0] for file in _files(scope)}
-        assert len(folders) == 1  # their fixture is a package's
+        rooms = {file.split("/")[1] for file in _files(scope)}
+        assert len(rooms) == 1  # their fixture is a package's: of a room, or of one within it
 
 
 def _files(scope: str) -> list[str]:
