@@ -44,12 +44,12 @@ def read_job(path: Path) -> tuple[Document | None, list[Diagnostic]]:
         return (documents[0] if documents else None), diagnostics
     if not all(is_manifest(document) for document in documents):
         return None, [*diagnostics, second_document(documents[1])]
-    jobs = [one for one in documents if kind_of_manifest(one.data) in _jobs()]
+    jobs = [document for document in documents if kind_of_manifest(document.data) in _jobs()]
     if len(jobs) != 1:
         found = jobs[1] if jobs else documents[0]
         return None, [*diagnostics, _not_one_job(found, jobs, documents)]
-    others = tuple(one for one in documents if one is not jobs[0])
-    ignored = [one for one in others if kind_of_manifest(one.data) not in _parts()]
+    others = tuple(document for document in documents if document is not jobs[0])
+    ignored = [other for other in others if kind_of_manifest(other.data) not in _parts()]
     if ignored:
         diagnostics.append(_ignored(ignored))
     return replace(jobs[0], beside=others), diagnostics
@@ -78,7 +78,7 @@ def _not_one_job(found: Document, jobs: list[Document], documents: list[Document
         if all(kind_of_manifest(document.data) in parts for document in documents):
             message, hint = parts[kind_of_manifest(found.data)]
             return Diagnostic(found.file, *found.begins, "E224", message, hint)
-        names = ", ".join(_name(one.data) for one in documents[:4])
+        names = ", ".join(_name(document.data) for document in documents[:4])
         message, hint = f"no job that gpuctl runs among {names}", _allowed()
     return Diagnostic(found.file, *found.begins, "E224", message, hint)
 

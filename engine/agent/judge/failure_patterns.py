@@ -34,18 +34,20 @@ _MOST_DAEMONS = 1000  # of one mpirun; a job may print what it likes
 
 # In `[rank3]:[E703 …] [PG ID 1 PG GUID 4 Rank 0] …` the first number is the rank of the job (since
 # PyTorch 2.2), the second that of the process group.
-_JOB_RANK = re.compile(r"\[rank(\d+)\]:")
+_JOB_RANK = re.compile(r"\[rank(\d{1,18})\]:")
 _TIMEOUT = re.compile(
-    r"\[[^\[\]]*Rank (\d+)\] ?Watchdog caught collective operation timeout:"
-    r" WorkNCCL\((?:SeqNum=(\d+), )?OpType=(\w+)[^)]*?Timeout\(ms\)=(\d+)\) ran for"
+    r"\[[^\[\]]*Rank (\d{1,18})\] ?Watchdog caught collective operation timeout:"
+    r" WorkNCCL\((?:SeqNum=(\d{1,18}), )?OpType=(\w+)[^)]*?Timeout\(ms\)=(\d{1,18})\) ran for"
 )
 _LAST_WORK = re.compile(
-    r"\[(PG [^\[\]]*?)? ?Rank (\d+)\] .*[Ll]ast enqueued NCCL work: (-?\d+), last completed"
+    r"\[(PG [^\[\]]*?)? ?Rank (\d{1,18})\] "
+    r".*[Ll]ast enqueued NCCL work: (-?\d{1,18}), last completed"
 )
 _MISSING = re.compile(r"To our best knowledge, ranks \[([\d, ]+)\] are the lagging ranks")
 _NOT_JOINED = re.compile(
-    r"\[([\d, ]+)\] finished collective #(\d+), but didn't join collective #(\d+)"
+    r"\[([\d, ]+)\] finished collective #(\d{1,18}), but didn't join collective #(\d{1,18})"
 )
+_NUMBER = re.compile(r"\b\d{1,18}\b")
 _DEFAULT_GROUP = re.compile(r"PG (ID )?0\b")
 
 _COMPLAINTS = (
@@ -181,7 +183,7 @@ class Clues:
         for pattern in (_MISSING, _NOT_JOINED):
             missing = pattern.search(line)
             if missing:
-                self._missing.update(int(rank) for rank in missing[1].split(","))
+                self._missing.update(map(int, _NUMBER.findall(missing[1])))
 
     def facts(self, node: int) -> list[NodeFact]:
         """Return as facts the node's last complaint, if it is recent, and what its mpirun lost."""

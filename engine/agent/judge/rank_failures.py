@@ -15,8 +15,9 @@ from engine.contract.events import NodeFact
 
 _TEXT = 200  # characters of a quoted line
 _IN_BLOCK = 8  # lines of torchrun's block, and of mpirun's
+_MOST = 1000  # ranks of a node in a traceback at once; a job may print what it likes
 
-_RANK_LINE = re.compile(r"\[rank(\d+)\]: (.*)")
+_RANK_LINE = re.compile(r"\[rank(\d{1,9})\]: (.*)")
 _TRACEBACK = "Traceback (most recent call last)"
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
 _FOLLOWS = re.compile(
@@ -26,16 +27,17 @@ _FOLLOWS = re.compile(
 """Exceptions of ranks that lost another one."""
 
 _ROOT_CAUSE = "Root Cause (first observed failure)"
-_FIELD = re.compile(r"\s*(rank|exitcode)\s*: (-?\d+)")
+_FIELD = re.compile(r"\s*(rank|exitcode)\s*: (-?\d{1,9})\b")
 _SIGNALLED = re.compile(
-    r"noticed that process rank (\d+) with PID \d+ on node (\S+)\s+exited on signal (\d+)"
+    r"noticed that process rank (\d{1,9}) with PID \d+ on node (\S{1,255})\s+exited on signal"
+    r" (\d{1,3})\b"
 )
 _FIRST_EXIT = "The first process to do so was:"
-_PROCESS = re.compile(r"\s*Process name: \[\[\d+,\d+\],(\d+)\]")
-_EXIT_CODE = re.compile(r"\s*Exit code: +(\d+)")
+_PROCESS = re.compile(r"\s*Process name: \[\[\d+,\d+\],(\d{1,9})\]")
+_EXIT_CODE = re.compile(r"\s*Exit code: +(\d{1,9})\b")
 _TOO_FEW_GPUS = "Invalid number of GPUs: "
 """nccl-tests, src/util.cu of 2.19.6."""
-_READ = ("[rank", _ROOT_CAUSE, "noticed that process rank", _FIRST_EXIT, _TOO_FEW_GPUS)
+_READ = (f"]: {_TRACEBACK}", _ROOT_CAUSE, "noticed that process rank", _FIRST_EXIT, _TOO_FEW_GPUS)
 
 
 @dataclass
@@ -61,8 +63,9 @@ class RankFailures:
         return any(words in text for words in _READ)
 
     def awaits(self, node: int) -> bool:
-        """Return whether the node's next lines belong to a launcher's block."""
-        return node in self._nodes and self._nodes[node].block > 0
+        """Return whether the node's next lines may belong to a traceback or a launcher's block."""
+        seen = self._nodes.get(node)
+        return seen is not None and (seen.block > 0 or bool(seen.in_traceback))
 
     def feed(self, node: int, line: str) -> None:
         """Read a line."""
@@ -91,7 +94,8 @@ class RankFailures:
 def _read_exception(seen: _Node, rank: int, text: str) -> None:
     """Read a line of a rank's exception; the first one that follows from no other rank counts."""
     if text.startswith(_TRACEBACK):
-        seen.in_traceback.add(rank)
+        if len(seen.in_traceback) < _MOST:
+            seen.in_traceback.add(rank)
     elif rank in seen.in_traceback and _EXCEPTION.match(text):
         seen.in_traceback.discard(rank)
         if not seen.exception and not _FOLLOWS.search(text):

@@ -28,9 +28,9 @@ CERTAIN = 4  # connections without GPUDirect RDMA of one process: more than one 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NCCL = re.compile(r"NCCL (?:INFO|WARN) ")
-_HOST = re.compile(r"([^\s:\[\]<>()]+):(\d+):\d+ \[-?\d+\]")
+_HOST = re.compile(r"([^\s:\[\]<>()]+):(\d{1,18}):\d+ \[-?\d+\]")
 _NETWORK = re.compile(r"Using network (\S[^\n]*)")
-_WAY = r"via NET/([^/]+)/(\d+)(?:\(\d+\))?"
+_WAY = r"via NET/([^/]+)/(\d{1,18})(?:\(\d+\))?"
 _CONNECTION = re.compile(
     r"(?:(?:Channel|Ring) \d+(?:/\d+)? : \d+(?:\[\w+\])? -> \d+(?:\[\w+\])? )?"
     rf"\[(?:send|receive)\] {_WAY}(/GDRDMA(?:\(PCI\))?)?(?:/flush=\w+)?(?:/Shared)?"
@@ -40,19 +40,23 @@ _WITHIN = re.compile(
     r" (?:(P2P/\w+)|SHM|direct shared memory).*"
 )
 _NODES = re.compile(
-    r"comm 0x[0-9a-f]+ rank \d+ nRanks \d+ nNodes (\d+) localRanks \d+ localRank \d+ MNNVL \d+"
+    r"comm 0x[0-9a-f]+ rank \d+ nRanks \d+ nNodes (\d{1,18}) localRanks \d+ localRank \d+"
+    r" MNNVL \d+"
 )
-_RANKS = re.compile(r"\bcomm 0x[0-9a-f]+ rank \d+ nranks (\d+) cudaDev \d+ ")
+_RANKS = re.compile(r"\bcomm 0x[0-9a-f]+ rank \d+ nranks (\d{1,18}) cudaDev \d+ ")
 _DIRECT = re.compile(rf"{_WAY}/GDRDMA")
 _PROVIDER = re.compile(
-    r"NET/OFI Selected provider is ([^\s,]+)(?:, fabric is ([\w-]+))?(?: \(found (\d+) nics?\))?$",
+    r"NET/OFI Selected provider is ([^\s,]+)(?:, fabric is ([\w-]+))?"
+    r"(?: \(found (\d{1,18}) nics?\))?$",
     re.IGNORECASE,
 )
 _PROVIDERS = re.compile(
     r"(efa|tcp|udp|sockets|verbs|shm|sm2|net|psm[23]?|opx|cxi|gni|usnic|ucx|lpp|mlx)(;\w+)*"
 )
-_DEVICE = re.compile(r"\[(\d+)\](?:=\{\[\d+\] )?[\w.-]+:[\d:]+/(IB|RoCE)")
-_TESTED = re.compile(r"(?:^|[#\s])\s*Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+ on\s+(\S+) device")
+_DEVICE = re.compile(r"\[(\d{1,18})\](?:=\{\[\d+\] )?[\w.-]+:[\d:]+/(IB|RoCE)")
+_TESTED = re.compile(
+    r"(?:^|[#\s])\s*Rank\s+(\d{1,18})\s+(?:Group\s+\d+\s+)?Pid\s+\d+ on\s+(\S+) device"
+)
 
 _LIBFABRIC = re.compile(r"(AWS )?Libfabric|OFI", re.IGNORECASE)
 _VERBS = re.compile(r"IB(ext(_v\d+)?)?|NCCL RDMA Plugin( v\d+)?")

@@ -344,7 +344,9 @@ class TableReader:
     def merge(self, document: ReadTable) -> ReadTable:
         """Merge a JSON document's table into the one from the text, or add it; return the table."""
         key = (document.case, document.program, False)
-        same = (one for one in self.tables if (one.case, one.program, one.has_json) == key)
+        same = (
+            table for table in self.tables if (table.case, table.program, table.has_json) == key
+        )
         table = next(same, None)
         if table is None:
             table = document

@@ -210,3 +210,41 @@ def test_metrics_read_the_lines_of_nvidia_smi() -> None:
         (0, [0, 4, 143771, 81.44, 38, 0, 0]),
     ]
     assert nvlink_bytes("") == {}  # as on a machine with one GPU
+
+
+HUGE = "9" * 5000  # more digits than int() reads
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [f"[rank{HUGE}]: Traceback (most recent call last):", f"[rank{HUGE}]: ValueError: x"],
+        ["Root Cause (first observed failure):", f"  rank      : {HUGE}", f"  exitcode  : {HUGE}"],
+        [f"mpirun noticed that process rank {HUGE} with PID 1 on node a exited on signal {HUGE}"],
+        ["The first process to do so was:", f"  Process name: [[1,1],{HUGE}]", "  Exit code: 1"],
+        [
+            f"[Rank {HUGE}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={HUGE},"
+            f" OpType=ALLREDUCE, Timeout(ms)={HUGE}) ran for 1 milliseconds before timing out."
+        ],
+        [f"[rank{HUGE}]:[PG 0 Rank {HUGE}] Last enqueued NCCL work: {HUGE}, last completed"],
+        [f"To our best knowledge, ranks [{HUGE}, , 1 2] are the lagging ranks"],
+        [
+            f"host:1:1 [0] NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes {HUGE} localRanks 1 localRank"
+            " 0 MNNVL 0"
+        ],
+    ],
+    ids=[
+        "traceback",
+        "torchrun",
+        "signal",
+        "exit code",
+        "timeout",
+        "last work",
+        "lagging",
+        "nodes",
+    ],
+)
+def test_number_that_no_rank_has_is_left_out(lines: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "output.txt"
+    path.write_text("\n".join([*lines, "exit 1"]))
+    assert reason(path) == "rank 0 (node0): exited with 1"
