@@ -30,7 +30,7 @@ from typing import Any
 
 from benchmarks.endless_line import peak_of
 from cli.output import Output as Out
-from cli.run_view import RunView
+from cli.render.run import RunView
 from engine.agent.journal.lines import WholeLines
 from engine.contract.events import Output
 from engine.contract.plan import LaunchPlan

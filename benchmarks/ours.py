@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from unittest import mock
 
-from cli.plan_text import plan_lines
+from cli.render.plan import plan_lines
 from config.loading.load import load_cluster
 from config.progress import silent
 from config.target import Target

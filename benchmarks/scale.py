@@ -359,7 +359,7 @@ def follow(folder: Path) -> None:
     """Follow the run and print it, as `gpuctl attach` does; the client's process."""
     from benchmarks.lines import Local
     from cli.output import Output
-    from cli.run_view import RunView
+    from cli.render.run import RunView
     from engine.contract.events import Event
     from engine.record.history import History
     from engine.session import head, session

@@ -8,7 +8,7 @@ from config.errors import InputError
 from config.folders import state_home
 
 if TYPE_CHECKING:
-    from cli.progress import ProgressView
+    from cli.render.progress import ProgressView
     from config.target import Target
     from lab.places import Places
 

@@ -6,7 +6,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from cli.commands import Root
+from cli.command_table import Root
 from cli.options import Options
 from cli.output import Output
 from cli.terminal import discard_unwritten

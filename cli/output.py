@@ -14,7 +14,7 @@ from config.errors import InputError, OutputError
 
 TYPE_CHECKING = False  # as typing's; the quick form of `exec` imports this file
 if TYPE_CHECKING:
-    from cli.progress import ProgressView
+    from cli.render.progress import ProgressView
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Output:
 
         It is on stderr with `as_json`, and shows nothing with `is_quiet`.
         """
-        from cli.progress import ProgressView
+        from cli.render.progress import ProgressView
 
         to = sys.stderr if self.as_json else sys.stdout
         return ProgressView(None if self.is_quiet else to, self.visible)

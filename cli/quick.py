@@ -1,15 +1,15 @@
 """`gpuctl exec CLUSTER -- CMD` at the speed of its nodes: only what that takes is imported.
 
-The parser and `cli.exec_` handle every other case: further options, an unknown cluster, a lab that
-is down. They do the same, and explain errors.
+The parser and `cli.commands.exec_` handle every other case: further options, an unknown cluster, a
+lab that is down. They do the same, and explain errors.
 """
 
 import json
 import os
 from socket import socket
 
-from cli.answers import node_answer, shell_line, show
 from cli.output import Output
+from cli.render.exec_output import node_answer, shell_line, show
 from cli.terminal import discard_unwritten
 from cli.words import named_lab, own_words
 from nodes import dial

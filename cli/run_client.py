@@ -42,7 +42,7 @@ class RunClient:
     ) -> None:
         from cli.lab_evidence import LabEvidence
         from cli.lost_head import head_watch
-        from cli.run_view import RunView
+        from cli.render.run import RunView
         from engine.record.journal_copy import evidence_folder
 
         self._here, self._run, self._there, self._out = here, run, there, out
@@ -61,7 +61,7 @@ class RunClient:
         `asked` asks what Ctrl-C means, `healing` makes lost nodes again. Return the exit code: the
         run's, or 130 after `detach`.
         """
-        from cli.detached import show_detached
+        from cli.render.detach_hint import show_detached
         from config.errors import Interrupted
         from engine.record.run_errors import Detached
 
@@ -88,7 +88,7 @@ class RunClient:
 
     def leave(self, start: "Coroutine[Any, Any, None]") -> int:
         """Start the run, and print how to come back to it; return the exit code."""
-        from cli.detached import show_detached
+        from cli.render.detach_hint import show_detached
 
         self._execute(start)
         show_detached(self._here, self._run, self._out)

@@ -109,7 +109,7 @@ def destroy(here: "ChosenTarget", run_id: str, there: "Inventory", out: "Output"
 
     GpuctlError when that fails. Then the nodes power off by themselves, and the hint says so.
     """
-    from cli.down import remove
+    from cli.commands.down import remove
     from engine.session.head import prevent_power_off
 
     try:
@@ -133,7 +133,7 @@ def report_removal(gone: "Teardown | GpuctlError | None", out: "Output") -> floa
 
 def report_teardown(teardown: "Teardown", out: "Output") -> None:
     """Print the removed resources and their cost; as JSON the run's document has them."""
-    from cli.down import show
+    from cli.commands.down import show
 
     if not out.as_json:
         show(teardown, out)

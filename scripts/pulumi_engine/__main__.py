@@ -5,7 +5,7 @@ gpuctl finds the built engine in its cache, where its own download would be.
 
 import sys
 
-from cli.progress import ProgressView
+from cli.render.progress import ProgressView
 from config.errors import GpuctlError, InfraError
 from config.progress import Progress, Reporter
 from infra.stack.installation import (

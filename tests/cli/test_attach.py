@@ -22,11 +22,11 @@ from typing import Any, Literal
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.attach import _late_outputs, _started, after_power_off
 from cli.chosen_target import ChosenTarget
-from cli.detached import show_detached
+from cli.commands.attach import _late_outputs, _started, after_power_off
 from cli.main import app, main
 from cli.output import Output
+from cli.render.detach_hint import show_detached
 from cli.run_end import ending
 from config.errors import InputError, NodeError, RunError
 from config.target import Target

@@ -68,8 +68,8 @@ def test_a_command_imports_no_other_command(tmp_path: Path) -> None:
         "import gpuctl\n"
         "try: gpuctl.main()\n"
         "except SystemExit: pass\n"
-        "others = {'cli.up', 'cli.run', 'cli.lab', 'cli.bisect'}\n"
-        "print(sorted((others | {'cli.ps'}) & set(sys.modules)), file=sys.stderr)\n"
+        "others = {f'cli.commands.{name}' for name in ('up', 'run', 'lab', 'bisect')}\n"
+        "print(sorted((others | {'cli.commands.ps'}) & set(sys.modules)), file=sys.stderr)\n"
     )
     home = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
     done = subprocess.run(
@@ -80,7 +80,7 @@ def test_a_command_imports_no_other_command(tmp_path: Path) -> None:
         env=home,
         check=True,
     )
-    assert done.stderr == "['cli.ps']\n"
+    assert done.stderr == "['cli.commands.ps']\n"
 
 
 def test_to_ask_for_a_lab_imports_nothing_heavy() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.doctor import Check, engine_check
+from cli.commands.doctor import Check, engine_check
 from infra.stack.installation import VERSION
 from tests.infra.test_engine import cache, cached, command
 

@@ -259,7 +259,7 @@ def test_a_terminal_is_asked_for_what_is_orphaned_and_for_each_doubt(
         asked.append(question)
         return "y\n" if "second" in question else "\n"
 
-    monkeypatch.setattr("cli.gc._has_terminal", lambda: True)
+    monkeypatch.setattr("cli.commands.gc._has_terminal", lambda: True)
     monkeypatch.setattr("cli.output.Output.ask", ask)
     done = gc()
     assert done.exit_code == 0, done.output

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from cli.launch_text import show
 from cli.output import Output
+from cli.render.launch_plan import show
 from engine.contract.codec import from_json
 from engine.contract.plan import CodePlan, ImagePlan, LaunchPlan, NetworkPlan, NodePlan, NotifyPlan
 from tests.engine.plan.test_modes import planned

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli import line_view
-from cli.line_view import FOLD_S, Folding, LineView, dropped_lines
 from cli.output import Output as Out
+from cli.render import lines
+from cli.render.lines import FOLD_S, Folding, LineView, dropped_lines
 from engine.agent.journal.lines import Line
 from engine.contract.events import DroppedOutput, OutputDropped
 
@@ -82,7 +82,7 @@ def test_folded_lines_have_their_ranks_in_front(capsys: pytest.CaptureFixture[st
 
 
 def test_a_live_run_shows_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_view, "FOLD_S", 0.01)
+    monkeypatch.setattr(lines, "FOLD_S", 0.01)
 
     class Printed(Out):
         def say(self, text: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import Commands
+from cli.command_table import Commands
 from cli.other_tools import OTHERS
 from tests.cli.test_command import gpuctl
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cli.output import Output
-from cli.run_view import RunView, verdict
+from cli.render.run import RunView, verdict
 from cli.terminal import table
 from config.errors import InputError
 from config.progress import Progress

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from cli.plan_text import cost_line, plan_json, plan_lines
+from cli.render.plan import cost_line, plan_json, plan_lines
 from config.cluster.cluster_file import Cluster, Lifetime
 from infra.stack.changes import Change, Op, Plan
 from provision.costs.cost import hourly_usd

@@ -1,6 +1,6 @@
 """What a plan says of storage: where it is, and that what is removed is lost."""
 
-from cli.plan_text import loss_warnings, plan_json, plan_lines, storage_lines
+from cli.render.plan import loss_warnings, plan_json, plan_lines, storage_lines
 from config.cluster.cluster_file import Cluster
 from infra.stack.changes import Change, Plan
 from provision.up import FleetPlan

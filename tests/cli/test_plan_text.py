@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.plan_text import (
+from cli.render.plan import (
     capacity_line,
     existing_lines,
     network_lines,

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from cli import report_page
-from cli.report import _picture as picture_of
-from cli.report import _write as write
+from cli.commands.report import _picture as picture_of
+from cli.commands.report import _write as write
+from cli.render.report import page as report_page
 from config.errors import InputError
 from engine.analysis import charts
 from engine.analysis.bisect.report import Bisect, verdict_line
@@ -174,7 +174,7 @@ def test_failures_after_the_first_are_listed_behind_it() -> None:
     )
     failed = {"status": "failed", "reason": "node0 exited with 7", "followed": followed}
     run = report.run.model_copy(update={**failed, "first_failed_rank": 0})
-    page = report_page.page([report.model_copy(update={"run": run})], "", "1")
+    page = report_page([report.model_copy(update={"run": run})], "", "1")
     section = page.partition("<h2>Failures</h2>\n")[2].partition("\n<h2>")[0]
     assert section == (
         "<ul><li>Run failed: node0 exited with 7</li><li>First to fail: node0</li>"
@@ -263,7 +263,7 @@ def test_a_run_of_pairs_of_a_bisect_has_a_page_and_a_picture() -> None:
     tables = tuple(table("broadcast", "ip-a", other) for other in ("ip-b", "ip-c"))
     bisect = bisect_of(4, slow=1)
     report = report_of(tables, bisect=bisect)
-    assert re.findall("<h2>(?:Band|Tab|Pair).*</h2>", report_page.page([report], "", "0")) == [
+    assert re.findall("<h2>(?:Band|Tab|Pair).*</h2>", report_page([report], "", "0")) == [
         "<h2>Tables</h2>",
     ]
     width, height = struct.unpack(">II", picture_of([report])[16:24])
@@ -297,7 +297,7 @@ def test_many_pairs_are_in_the_heat_map_alone() -> None:
     assert list(charts.lines_by_collective([few])) == ["all_reduce", "sendrecv"]
     assert pairs_in(tables[:2]) == ()
     alone = report.model_copy(update={"tables": tables[1:]})
-    assert re.findall("<h2>.*</h2>", report_page.page([alone], "", "0"))[:2] == [
+    assert re.findall("<h2>.*</h2>", report_page([alone], "", "0"))[:2] == [
         "<h2>Tables</h2>",
         "<h2>Pairs of hosts</h2>",
     ]

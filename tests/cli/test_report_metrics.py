@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cli import report_page
-from cli.report_metrics import curves
+from cli.render.report import page as report_page
+from cli.render.report_metrics import curves
 from config.catalogue.instance_types import price_usd_h
 from engine.analysis.metrics.curves import course
 from engine.analysis.metrics.summary import summaries
@@ -37,7 +37,7 @@ def report(samples: list[Sample], **fields: Any) -> Report:
 
 
 def section(one: Report) -> str:
-    page = report_page.page([one], "", "0")
+    page = report_page([one], "", "0")
     return page.partition("<h2>Resources</h2>")[2].partition("<h2>")[0]
 
 

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.chosen_target import ChosenTarget
+from cli.commands.run import _dashboard
 from cli.main import app
-from cli.run import _dashboard
 from config.errors import CloudError, InputError, InvalidFiles
 from config.run.run_file import Ray
 from config.target import Target
@@ -138,7 +138,7 @@ def test_a_notification_that_fails_is_shown_where_the_run_is(
 def test_equal_lines_of_nodes_are_folded(
     cluster: Target, gpuctl_run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.line_view.FOLD_S", 60.0)  # however busy this machine is
+    monkeypatch.setattr("cli.render.lines.FOLD_S", 60.0)  # however busy this machine is
     commands = "commands: ['echo hello; echo rank $DSTACK_NODE_RANK']\n"
     done = gpuctl_run(f"type: task\nname: job\nnodes: 2\n{commands}", "--fold", "--quiet")
     lines = done.stdout.splitlines()
@@ -235,7 +235,7 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(cluster)
         return Teardown(cluster, ("VPC vpc-1",), 60.0, 1.5)
 
-    monkeypatch.setattr("cli.down.remove", remove)
+    monkeypatch.setattr("cli.commands.down.remove", remove)
     monkeypatch.setattr(
         "engine.session.head.prevent_power_off", lambda *_: contextlib.nullcontext()
     )
@@ -277,7 +277,7 @@ def test_the_cluster_goes_before_the_result_is_printed(
 ) -> None:
     running(monkeypatch, finished)
     seen: list[list[str]] = []
-    monkeypatch.setattr("cli.run_view.RunView.end", lambda *_: seen.append(list(removed)))
+    monkeypatch.setattr("cli.render.run.RunView.end", lambda *_: seen.append(list(removed)))
     assert gpuctl_run(DESTROYED, "--on-stop", "destroy").exit_code == 0
     assert seen == [["demo"]]
 
@@ -372,7 +372,7 @@ def test_a_removal_that_fails_is_told_behind_the_result(
         raise CloudError("AWS still has VPC vpc-1", "repeat `gpuctl down demo` later")
 
     running(monkeypatch, finished)
-    monkeypatch.setattr("cli.down.remove", fail)
+    monkeypatch.setattr("cli.commands.down.remove", fail)
     done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
     assert "Run job-" in done.stdout.splitlines()[-1]
     assert isinstance(done.exception, CloudError)

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.line_view import LineView
 from cli.output import Output as Out
-from cli.run_view import RunView
+from cli.render.lines import LineView
+from cli.render.run import RunView
 from config.catalogue.instance_types import price_usd_h
 from engine.agent.journal.lines import WholeLines
 from engine.agent.judge.output_reader import OutputReader

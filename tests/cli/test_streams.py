@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli.chosen_target import ChosenTarget
-from cli.detached import show_detached
 from cli.output import Output
+from cli.render.detach_hint import show_detached
 from cli.terminal import name_streams
 from engine.record.run_errors import RunGoesOn
 from tests.cli.test_command import COMMAND

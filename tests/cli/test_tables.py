@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from cli.output import Output
-from cli.tables import table_lines, transport_lines
+from cli.render.tables import table_lines, transport_lines
 from engine.contract.plan import Case
 from engine.contract.table import Facts, Row, Timing
 from engine.record.history import History, KeptFinding

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cli
-from cli.answers import show
 from cli.output import Output
+from cli.render.exec_output import show
 from cli.terminal import json_text, shown
 from config.progress import Progress
 
@@ -75,7 +75,7 @@ def test_nothing_of_the_command_line_prints_by_another_way() -> None:
     folder = Path(cli.__file__).parent
     others = [
         f"{path.name}: {line.strip()}"
-        for path in sorted(folder.glob("*.py"))
+        for path in sorted(folder.rglob("*.py"))
         if path.name != "output.py"
         for line in path.read_text().splitlines()
         if re.search(r"\bprint\(|std(out|err)\.write\(|typer\.echo\(", line)

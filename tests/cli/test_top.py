@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli import top
+from cli.commands import top
 from cli.main import app
 from cli.output import Output
-from cli.top_view import bar, rate
+from cli.render.top import bar, rate
 from config.errors import InputError, NodeError
 from config.target import Target
 from engine.analysis.metrics.live import LiveRun
@@ -187,7 +187,7 @@ def test_on_a_terminal_the_table_is_drawn_again(
 
     heads[0] = on_demo
     monkeypatch.setattr(Output, "redraw", redraw)
-    monkeypatch.setattr("cli.top.is_terminal", lambda: True)
+    monkeypatch.setattr("cli.commands.top.is_terminal", lambda: True)
     monkeypatch.setattr(top, "REFRESH_S", 0)
     assert gpuctl("demo").exit_code == 0
     assert drawn == ["Run train-000001 on cluster demo"] * 2

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from cli.plan_text import plan_lines
+from cli.render.plan import plan_lines
 from config.target import Target
 from infra.stack.changes import Plan
 from infra.stack.workspace import folder

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.status import lines
+from cli.commands.status import lines
 from lab.machines.hardware_faults import SMI
 from nodes.keys import generate_pair
 from provision.records.record import ClusterRecord, Lease, lease_end

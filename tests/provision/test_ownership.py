@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.chosen_target import ChosenTarget
-from cli.down import _check_owner
+from cli.commands.down import _check_owner
 from cli.main import app
 from cli.output import Output
 from config.errors import InputError

@@ -12,8 +12,8 @@ from typing import Any
 import boto3
 import pytest
 
-from cli.doctor import Check
-from cli.doctor import _permissions as doctor_permissions
+from cli.commands.doctor import Check
+from cli.commands.doctor import _permissions as doctor_permissions
 from config.catalogue.ec2_actions import EC2_ACTIONS
 from config.cluster.cluster_file import Cluster
 from config.errors import CloudError, InfraError, InputError

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.report import _write as write_report
+from cli.commands.report import _write as write_report
 from config.command_text import command_text
 from config.errors import GpuctlError, InputError, InvalidFiles
 from config.loading.load import check, load_run

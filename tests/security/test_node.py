@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cli.tables import csv_text
+from cli.render.tables import csv_text
 from config.errors import NodeError
 from engine.record.nccl_tests import Table
 from nodes.arrivals import Arrivals, leads_out, unpack

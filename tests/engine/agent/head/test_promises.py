@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.top_view import STALE_S as TOP_STALE_S
+from cli.render.top import STALE_S as TOP_STALE_S
 from engine.agent.head.attempt_runner import STOP_BOUND_S
 from engine.agent.head.save_to_shared import SAVE_S
 from engine.agent.head.supervisor import ACKNOWLEDGE_S, LEASE_S

@@ -44,7 +44,7 @@ def report(
 
     import vl_convert
 
-    from cli.report_page import page
+    from cli.render.report import page
 
     here, out = chosen_target(context), output(context)
     runs = here.state / "runs"

@@ -50,7 +50,7 @@ def ps(
     elif older_than is not None or yes:
         raise InputError("--older-than and --yes are for --prune alone", "add --prune")
     else:
-        from cli.queue import queue_places
+        from cli.commands.queue import queue_places
 
         entries = _checked(here, entries[:number], out)
         places = queue_places(here, entries, out)

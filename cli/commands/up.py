@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.commands.plan import cluster_of, show
 from cli.options import (
     RefreshOption,
     ReplaceOption,
@@ -14,7 +15,6 @@ from cli.options import (
     chosen_target,
     output,
 )
-from cli.plan import cluster_of, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

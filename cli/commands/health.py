@@ -146,7 +146,7 @@ def _measure(there: "Inventory", target: "Target", out: "Output") -> "tuple[Find
 
 def _slow(there: "Inventory", target: "Target", out: "Output") -> dict[str, str]:
     """Return the nodes that a bisect names, with what it says; none for a single node."""
-    from cli.bisect import LARGEST, Runs
+    from cli.commands.bisect import LARGEST, Runs
     from config.run.size import byte_count
     from engine.analysis.bisect.report import describe
     from engine.analysis.bisect.rounds import MOST_NODES

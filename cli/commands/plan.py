@@ -51,6 +51,6 @@ def cluster_of(path: "Path", out: "Output") -> "Cluster":
 
 def show(fleet_plan: "FleetPlan", out: "Output") -> None:
     """Print the plan on stdout."""
-    from cli.plan_text import plan_json, plan_lines
+    from cli.render.plan import plan_json, plan_lines
 
     out.show(plan_json(fleet_plan), plan_lines(fleet_plan))

@@ -16,7 +16,7 @@ def stop(context: typer.Context, run: RunArgument) -> None:
     import asyncio
 
     from cli.known_runs import known_run
-    from cli.run_view import verdict
+    from cli.render.run import verdict
     from config.errors import InputError
     from engine.session.session import stop as stop_run
     from provision.records.record import load_inventory

@@ -12,8 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from cli import report_metrics
-from cli.run_view import followed_lines
+from cli.render import report_metrics
+from cli.render.run import followed_lines
 from cli.terminal import elapsed, money
 from engine.analysis import charts
 from engine.analysis.bisect.report import WORDS, Bisect, failure_lines, verdict_lines

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from cli.top_view import Watched
+    from cli.render.top import Watched
 
 REFRESH_S = 5.0
 """Nodes send a sample as often (engine/agent/metrics/sampler.py)."""
@@ -44,7 +44,7 @@ def top(
     """
     import asyncio
 
-    from cli.top_view import document, lines
+    from cli.render.top import document, lines
 
     here, out = chosen_target(context), output(context)
     wanted, run_id = _wanted(here, name, out)
@@ -76,8 +76,8 @@ def _wanted(
 ) -> "tuple[list[Watched], str | None]":
     """Return the clusters to watch, and the run if `name` is one; no cluster for a run's record."""
     from cli.known_runs import known_run
+    from cli.render.top import watched
     from cli.shared_journals import fetch_journal
-    from cli.top_view import watched
     from config.errors import InputError
     from provision.records.record import read, records
 
@@ -124,7 +124,7 @@ async def _ask(wanted: "Sequence[Watched]", run_id: str | None, out: "Output") -
 
 def _show_record(here: "ChosenTarget", run_id: str, out: "Output") -> None:
     """Show what a run that is over used."""
-    from cli.top_view import record_document, record_lines
+    from cli.render.top import record_document, record_lines
     from config.errors import InputError
     from engine.analysis.metrics.summary import summaries
     from engine.record.metrics_record import recorded_samples

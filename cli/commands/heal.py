@@ -37,7 +37,7 @@ def heal(
     $ gpuctl heal demo
     $ gpuctl heal demo node1 --yes
     """
-    from cli.health import nodes_of
+    from cli.commands.health import nodes_of
     from provision.healing import replace
 
     here, out = chosen_target(context), output(context)
@@ -77,7 +77,7 @@ def _unfit(there: "Inventory", target: "Target", out: "Output") -> "list[Node]":
     """Return the nodes that are not fit for jobs; say why."""
     import asyncio
 
-    from cli.health import check, unfit
+    from cli.commands.health import check, unfit
 
     found = asyncio.run(check(there, target))
     for node in found:

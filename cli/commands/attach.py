@@ -146,7 +146,7 @@ def _show_again(
     The journal is this machine's copy, or that of a colleague's run from the team's bucket.
     Nothing is removed: the cluster may be in use again.
     """
-    from cli.run_view import RunView
+    from cli.render.run import RunView
     from cli.shared_journals import fetch_journal
     from config.errors import RunError
     from engine.record.journal_copy import evidence_folder, recorded_events

@@ -118,7 +118,7 @@ def run(
     from cli.code import read_code
     from cli.healing import Healing, preparation
     from cli.interrupts import on_interrupt as answer_to
-    from cli.launch_text import show
+    from cli.render.launch_plan import show
     from cli.run_client import RunClient
     from config.loading.load import load_run
     from config.loading.overrides import Overrides
@@ -149,7 +149,7 @@ def _plan(
     wanted: "Run", there: "Inventory", tree: "Tree | None", dry_run: bool, out: "Output"
 ) -> "LaunchPlan":
     """Return the launch plan, on nodes that no other run has; print its warnings."""
-    from cli.queue import current_load
+    from cli.commands.queue import current_load
     from engine.plan.launch_plan import launch_plan, new_run_id
 
     load = {} if dry_run else current_load(wanted, there)

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.answers import shell_line
 from cli.arguments import ClusterArgument
 from cli.options import chosen_target, output
+from cli.render.exec_output import shell_line
 
 if TYPE_CHECKING:
     from cli.output import Output
@@ -51,7 +51,7 @@ async def _ask(inventory: "Inventory", line: str) -> "dict[int, Completed | Gpuc
 def _show(
     inventory: "Inventory", answers: "dict[int, Completed | GpuctlError]", out: "Output"
 ) -> int:
-    from cli.answers import UNREACHABLE, show
+    from cli.render.exec_output import UNREACHABLE, show
     from nodes.answers import Completed
 
     by_name = {node.name: answers[node.rank] for node in inventory.nodes}
@@ -70,6 +70,6 @@ def _show(
 
 
 def _text(answer: "Completed") -> tuple[str, int]:
-    from cli.answers import node_answer
+    from cli.render.exec_output import node_answer
 
     return node_answer(vars(answer))

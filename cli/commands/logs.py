@@ -99,8 +99,8 @@ class _LogView:
     def __init__(
         self, lines: "Wanted", out: "Out", nodes: int, folds: bool, tail: int | None
     ) -> None:
-        from cli.line_view import LineView
         from cli.log_filter import Tail
+        from cli.render.lines import LineView
         from engine.agent.journal.lines import WholeLines
 
         self._wanted, self._out = lines, out
@@ -114,7 +114,7 @@ class _LogView:
 
     def event(self, event: Event) -> None:
         """Print the lines that the event completes."""
-        from cli.line_view import dropped_lines
+        from cli.render.lines import dropped_lines
 
         if isinstance(event, Output) and self._wanted.has(event.rank, event.time):
             self._print(self._lines.feed(event))

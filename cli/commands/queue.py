@@ -88,7 +88,7 @@ def drop(context: typer.Context, run: RunArgument) -> None:
     """
     import asyncio
 
-    from cli.run_view import verdict
+    from cli.render.run import verdict
     from engine.session.cluster_runs import drop_run
     from engine.session.session import follow
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cli.line_view import dropped_lines
+from cli.render.lines import dropped_lines
 from cli.terminal import elapsed
 from engine.contract.events import (
     AttemptEnded,
@@ -74,7 +74,7 @@ class RunView:
         there: "Inventory | None" = None,
         folds: bool = False,
     ) -> None:
-        from cli.line_view import LineView
+        from cli.render.lines import LineView
         from engine.agent.journal.lines import WholeLines
         from engine.record.nccl_tests import TableCollector
 
@@ -169,7 +169,7 @@ class RunView:
 
         With `--json` it prints nothing, see `end_json`.
         """
-        from cli.tables import table_lines
+        from cli.render.tables import table_lines
 
         if self._out.as_json:
             return
@@ -185,7 +185,7 @@ class RunView:
         return self._names[rank]
 
     def _idle_text(self, event: GpusIdle) -> str:
-        from cli.top_view import idle_text
+        from cli.render.top import idle_text
         from config.catalogue.instance_types import price_usd_h
         from engine.analysis.metrics.idle import idle_cost
 

@@ -104,7 +104,7 @@ class Root(CommandGroup):
 
 def _made(name: str, entry: _Entry) -> Any:
     """Return the command, as typer makes it of its function, or the group of its typer."""
-    found = getattr(import_module(f"cli.{entry.module}"), entry.name)
+    found = getattr(import_module(f"cli.commands.{entry.module}"), entry.name)
     if isinstance(found, typer.Typer):
         group: Any = typer.main.get_command(found)
         group.name, group.rich_help_panel = name, entry.panel

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from html import escape
 
-from cli.top_view import idle_text, known_columns, record_table
+from cli.render.top import idle_text, known_columns, record_table
 from config.catalogue.instance_types import price_usd_h
 from engine.analysis.charts import Spec, curve
 from engine.analysis.metrics.idle import idle_cost

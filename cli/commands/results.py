@@ -60,11 +60,11 @@ def results(
     elif keep_baseline is not None:
         _keep(keep_baseline, entry, runs, out)
     elif csv:
-        from cli.tables import csv_text
+        from cli.render.tables import csv_text
 
         out.say(csv_text(entry.run_id, _tables(entry, runs)))
     elif plot:
-        from cli.plot import plot_lines
+        from cli.render.plot import plot_lines
 
         lines = plot_lines(_tables(entry, runs))
         out.say("\n".join(lines).lstrip("\n") or "It printed no nccl-tests table.")
@@ -94,7 +94,7 @@ def _baseline(name: str, runs: "Path") -> "RunRecord":
 
 def _compare(before: "RunRecord", after: "RunRecord", runs: "Path", out: "Output") -> None:
     """Show the comparison of two runs, of which both must have tables."""
-    from cli.comparison import comparison_document, comparison_lines
+    from cli.render.comparison import comparison_document, comparison_lines
     from engine.analysis.comparison import compare
 
     of_runs = []
@@ -154,8 +154,8 @@ def _lines(
     names: "list[str]",
     out: "Output",
 ) -> "Iterator[str]":
-    from cli.run_view import followed_lines
-    from cli.tables import table_lines, transport_lines
+    from cli.render.run import followed_lines
+    from cli.render.tables import table_lines, transport_lines
 
     code = "" if entry.exit_code is None else f", exit code {entry.exit_code}"
     reason = f": {entry.reason}" if entry.reason and entry.status != "done" else ""

@@ -12,7 +12,7 @@ from cli.options import YesOption, chosen_target, output
 if TYPE_CHECKING:
     from cli.chosen_target import ChosenTarget
     from cli.output import Output
-    from cli.progress import ProgressView
+    from cli.render.progress import ProgressView
     from engine.session.cluster_runs import Holder
     from provision.down import Teardown
     from provision.removal.verification import Verification
