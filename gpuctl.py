@@ -13,7 +13,18 @@ TYPE_CHECKING = False  # importing typing takes longer than the rest of this fil
 if TYPE_CHECKING:
     from pathlib import Path
 
-ROOMS = ("cli", "config", "engine", "formats", "infra", "lab", "nodes", "provision", "stacks")
+ROOMS = (
+    "cli",
+    "config",
+    "engine",
+    "formats",
+    "infra",
+    "lab",
+    "nodes",
+    "operations",
+    "provision",
+    "stacks",
+)
 
 
 def find_hidden_room(home: "Path") -> str | None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import typer
 
-from cli.chosen_target import ChosenTarget
 from cli.options import Options
 from config.errors import InputError
 from config.settings import export_state
+from operations.chosen_target import ChosenTarget
 
 
 def clusters(context: typer.Context) -> list[str]:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from engine.contract.events import Event, HeadUnreachable
 
 if TYPE_CHECKING:
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from engine.record.history import RunRecord
     from engine.session.following import OnEvent
+    from operations.chosen_target import ChosenTarget
 
 
 def follow_journal(

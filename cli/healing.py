@@ -13,12 +13,12 @@ from config.errors import GpuctlError
 from engine.contract.events import AttemptStarted, Event, RunFinished, WaitingForNodes
 
 if TYPE_CHECKING:
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from engine.contract.events import Event
     from engine.contract.plan import LaunchPlan
     from engine.record.result import RunResult
     from nodes.inventory import Inventory
+    from operations.chosen_target import ChosenTarget
 
     Prepare = Callable[[Inventory, Collection[str]], list[str]]
 

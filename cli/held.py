@@ -5,9 +5,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from engine.session.cluster_runs import Holder
+    from operations.chosen_target import ChosenTarget
 
 
 def holders_of(here: "ChosenTarget", cluster: str, out: "Output") -> "tuple[Holder, ...]":

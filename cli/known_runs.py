@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from config.errors import GpuctlError, InputError
 
 if TYPE_CHECKING:
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from engine.record.events import FirstEvent
     from engine.record.history import RunRecord
     from nodes.inventory import Inventory
+    from operations.chosen_target import ChosenTarget
 
 
 def chosen_run(here: "ChosenTarget", name: str | None, out: "Output") -> "RunRecord":

@@ -4,9 +4,9 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from config.cluster.cluster_file import Cluster
+    from operations.chosen_target import ChosenTarget
 
 
 def with_lifetime(cluster: "Cluster", here: "ChosenTarget") -> "Cluster":

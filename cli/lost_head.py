@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from engine.contract.events import Event, HeadUnreachable
 
 if TYPE_CHECKING:
-    from cli.chosen_target import ChosenTarget
     from config.target import Target
     from engine.record.history import RunRecord
     from engine.record.run_errors import KnownRun, RunLost
     from engine.session.following import OnEvent
     from nodes.inventory import Inventory
+    from operations.chosen_target import ChosenTarget
 
 ASK_S = 8.0
 """Seconds to wait for AWS: without a network its client tries for minutes."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.chosen_target import ChosenTarget
 from cli.output import Output
+from operations.chosen_target import ChosenTarget
 
 if TYPE_CHECKING:
     from lab.places import Places

@@ -115,7 +115,7 @@ class Output:
         from cli.render.progress import ProgressView
 
         to = sys.stderr if self.as_json else sys.stdout
-        return ProgressView(None if self.is_quiet else to, self.visible)
+        return ProgressView(self, None if self.is_quiet else to)
 
     def table(
         self, head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()

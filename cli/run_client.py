@@ -7,7 +7,6 @@ from cli.shared_runs import share_ended_run
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from cli.chosen_target import ChosenTarget
     from cli.healing import Healing
     from cli.output import Output
     from engine.contract.events import Event
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from engine.session.following import OnEvent
     from engine.session.session import Answer, OnInterrupt
     from nodes.inventory import Inventory
+    from operations.chosen_target import ChosenTarget
 
     Life = Callable[[OnEvent, OnInterrupt], Coroutine[Any, Any, RunResult]]
 

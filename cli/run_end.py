@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from config.errors import GpuctlError
 
 if TYPE_CHECKING:
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from config.target import Target
     from engine.record.run_errors import KnownRun
     from nodes.inventory import Inventory
+    from operations.chosen_target import ChosenTarget
     from provision.down import Teardown
 
 

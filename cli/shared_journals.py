@@ -16,9 +16,9 @@ from engine.agent.journal.journal_file import JOURNAL
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from engine.record.history import History, RunRecord
+    from operations.chosen_target import ChosenTarget
     from provision.aws.objects import Objects
 
 FOLDER = "journals"

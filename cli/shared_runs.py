@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from config.errors import GpuctlError
 
 if TYPE_CHECKING:
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from config.target import Target
     from engine.record.history import RunRecord
+    from operations.chosen_target import ChosenTarget
     from provision.aws.objects import Objects
 
 _NAMED = 20

@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from cli.chosen_target import ChosenTarget
 from config.errors import GpuctlError
 from config.target import Target
 from lab.access_key import ADMINISTRATOR
 from lab.places import Places
+from operations.chosen_target import ChosenTarget
 from provision.aws.account import Caller, caller
 from smoke.ladder_record import StepCommand
 

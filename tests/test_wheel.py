@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 
 HOME = Path(__file__).parent.parent
-ROOMS = ("cli", "config", "engine", "formats", "infra", "lab", "nodes", "provision", "stacks")
+ROOMS = (
+    "cli",
+    "config",
+    "engine",
+    "formats",
+    "infra",
+    "lab",
+    "nodes",
+    "operations",
+    "provision",
+    "stacks",
+)
 
 
 def _uv(*words: str | Path) -> None:

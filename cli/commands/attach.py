@@ -13,7 +13,6 @@ from cli.options import FoldOption, chosen_target, output
 from config.errors import InputError, NodeError
 
 if TYPE_CHECKING:
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from engine.record.events import FirstEvent
     from engine.record.history import RunRecord
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from engine.session.following import OnEvent
     from engine.session.session import OnInterrupt
     from nodes.inventory import Inventory
+    from operations.chosen_target import ChosenTarget
 
 
 def attach(

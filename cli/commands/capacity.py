@@ -31,7 +31,7 @@ def capacity(
 
     here, out = chosen_target(context), output(context)
     with out.progress() as view:
-        here.ensure_lab(view)
+        here.ensure_lab(view.report)
     from provision.capacity import capacity as ask
 
     found = ask(instance_type, nodes, here.target())

@@ -11,8 +11,8 @@ from cli.options import chosen_target, output
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
+    from operations.chosen_target import ChosenTarget
 
 
 @dataclass(frozen=True)

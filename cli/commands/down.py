@@ -10,10 +10,10 @@ from cli.arguments import ClusterArgument
 from cli.options import YesOption, chosen_target, output
 
 if TYPE_CHECKING:
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from cli.render.progress import ProgressView
     from engine.session.cluster_runs import Holder
+    from operations.chosen_target import ChosenTarget
     from provision.down import Teardown
     from provision.removal.verification import Verification
 

@@ -10,9 +10,9 @@ from cli.options import YesOption, chosen_target, output
 from config.command_text import command_text
 
 if TYPE_CHECKING:
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from config.target import Target
+    from operations.chosen_target import ChosenTarget
     from provision.gc import Collected, Survey
     from provision.removal.orphans import FoundCluster
 
@@ -72,7 +72,7 @@ def gc(
 def _survey(here: "ChosenTarget", owners: Sequence[str], out: "Output") -> "tuple[Target, Survey]":
     from dataclasses import replace
 
-    from cli.chosen_target import ALL_REGIONS
+    from operations.chosen_target import ALL_REGIONS
     from provision.gc import enabled_regions, survey
 
     is_everywhere = here.region == ALL_REGIONS

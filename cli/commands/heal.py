@@ -11,10 +11,10 @@ from cli.options import YesOption, chosen_target, output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from config.target import Target
     from nodes.inventory import Inventory, Node
+    from operations.chosen_target import ChosenTarget
 
 
 def heal(

@@ -10,10 +10,10 @@ from cli.options import YesOption, chosen_target, output
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from config.target import Target
     from nodes.inventory import Inventory
+    from operations.chosen_target import ChosenTarget
     from provision.health.model import Finding
     from provision.records.record import ClusterRecord
 

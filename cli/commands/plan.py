@@ -32,7 +32,7 @@ def plan(
     here, out = chosen_target(context), output(context)
     cluster = with_lifetime(cluster_of(file, out), here)
     with out.progress() as view:
-        here.ensure_lab(view)
+        here.ensure_lab(view.report)
         from provision.up import plan as plan_fleet
 
         target = here.target(cluster.region)

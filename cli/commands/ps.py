@@ -10,9 +10,9 @@ from cli.options import YesOption, chosen_target, output
 from cli.shared_runs import share_runs
 
 if TYPE_CHECKING:
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from engine.record.history import RunRecord
+    from operations.chosen_target import ChosenTarget
 
 
 def ps(

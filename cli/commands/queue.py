@@ -11,12 +11,12 @@ from cli.parser import Command, CommandGroup
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from config.run.run_file import Run
     from engine.record.history import RunRecord
     from engine.session.cluster_runs import Holder
     from nodes.inventory import Inventory
+    from operations.chosen_target import ChosenTarget
 
 
 class _QueueGroup(CommandGroup):

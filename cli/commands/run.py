@@ -14,7 +14,6 @@ from config.errors import GpuctlError
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
 
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from cli.run_client import Life
     from config.run.run_file import Run
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from engine.session.following import OnEvent
     from engine.session.session import OnInterrupt
     from nodes.inventory import Inventory
+    from operations.chosen_target import ChosenTarget
 
 
 _File = Annotated[Path, typer.Argument(metavar="FILE", help="The run file, or a manifest.")]

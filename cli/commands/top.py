@@ -10,9 +10,9 @@ from cli.options import chosen_target, output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from cli.render.top import Watched
+    from operations.chosen_target import ChosenTarget
 
 REFRESH_S = 5.0
 """Nodes send a sample as often (engine/agent/metrics/sampler.py)."""

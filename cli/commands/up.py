@@ -19,10 +19,10 @@ from cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from config.loading.substitutions import Substitutions
     from nodes.inventory import Inventory
+    from operations.chosen_target import ChosenTarget
 
 
 _File = Annotated[
@@ -72,7 +72,7 @@ def up(
         context.fail("Missing argument 'FILE'.")
     cluster = chosen_lease(cluster_of(file, out), here, out, no_lease=no_lease, yes=yes)
     with out.progress() as view:
-        here.ensure_lab(view)
+        here.ensure_lab(view.report)
         target = here.target(cluster.region)
         fleet_plan = life.plan(cluster, target, view.report, refresh=refresh, replace=replace or ())
     if not out.as_json and not (out.is_quiet and yes):  # nobody is asked about it
@@ -86,7 +86,7 @@ def up(
     if plan.ends_machines and not yes:  # one may have begun while the person read the plan
         refuse_while_held(here, cluster.name, out)
     with out.progress() as view:
-        here.ensure_image(cluster.image, target.region, view)
+        here.ensure_image(cluster.image, target.region, view.report)
         inventory = life.up(fleet_plan, target, view.report)
     out.show(inventory.model_dump(mode="json"), _lines(inventory))
 

@@ -6,9 +6,9 @@ from cli.shared_runs import share_ended_run
 from config.errors import OutputError
 
 if TYPE_CHECKING:
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from engine.record.run_errors import KnownRun
+    from operations.chosen_target import ChosenTarget
 
 
 def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:

@@ -3,9 +3,8 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from cli.terminal import elapsed, print_line
 from config.errors import OutputError
@@ -19,17 +18,30 @@ _MARKS = {"start": "…", "running": "…", "done": "✓", "failed": "✗"}
 _SHOWN = 12  # lines of the live block: more than a screenful hides the question above it
 
 
+class Printer(Protocol):
+    """What prints notes and warnings, and makes control characters visible (cli/output.py)."""
+
+    def visible(self, text: str) -> str:
+        """Return the text as it may reach a terminal."""
+
+    def note(self, text: str) -> None:
+        """Print what happens on the way to a result."""
+
+    def warn(self, text: str) -> None:
+        """Print one line of warning."""
+
+
 class ProgressView:
-    """Shows Progress values; safe to call from any thread.
+    """The watcher of an operation on a terminal; safe to call from any thread.
 
     On a terminal, steps that run are a live block, and ended ones scroll above it. Elsewhere every
-    start, end and new detail is one plain line. It prints to `to`, after `visible` has made control
-    characters visible; without `to` it prints nothing.
+    start, end and new detail is one plain line. Progress goes to `to`, and nowhere without it;
+    notes and warnings go where those of `out` go.
     """
 
-    def __init__(self, to: TextIO | None, visible: Callable[[str], str]) -> None:
+    def __init__(self, out: Printer, to: TextIO | None) -> None:
+        self._out = out
         self._to = to
-        self._visible = visible
         self._lock = threading.RLock()
         self._running: dict[tuple[str, str], tuple[Progress, float]] = {}
         self._last: dict[tuple[str, str], str] = {}
@@ -74,6 +86,14 @@ class ProgressView:
             with contextlib.suppress(OSError, OutputError):  # it is gone; the work goes on
                 self._live.console.print(self._line(progress, started), markup=False)
 
+    def note(self, text: str) -> None:
+        """Print what happens on the way to the result."""
+        self._out.note(text)
+
+    def warn(self, text: str) -> None:
+        """Print one line of warning on stderr."""
+        self._out.warn(text)
+
     def _plain(self, key: tuple[str, str], progress: Progress, started: float) -> None:
         line = f"{progress.stage}: {progress.subject}: {progress.state}"
         if progress.detail:
@@ -84,13 +104,13 @@ class ProgressView:
         if progress.state in {"done", "failed"}:
             line += f" in {elapsed(self._seconds(progress, started))}"
         with contextlib.suppress(OSError, OutputError):  # nobody reads it; the work goes on
-            print_line(self._visible(line), self._to)
+            print_line(self._out.visible(line), self._to)
 
     def _line(self, progress: Progress, started: float) -> str:
         detail = f"  {progress.detail}" if progress.detail else ""
         took = elapsed(self._seconds(progress, started))
         mark = _MARKS[progress.state]
-        return self._visible(
+        return self._out.visible(
             f"{mark} {progress.stage:<10} {progress.subject:<44} {took:>7}{detail}"
         )
 

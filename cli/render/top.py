@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from cli.terminal import elapsed, money
 
 if TYPE_CHECKING:
-    from cli.chosen_target import ChosenTarget
     from cli.output import Output
     from engine.analysis.metrics.idle import IdleCost
     from engine.analysis.metrics.live import LiveRun
     from engine.analysis.metrics.summary import NodeSummary
     from engine.analysis.metrics.usage import GpuUsage, Usage
     from nodes.inventory import Inventory
+    from operations.chosen_target import ChosenTarget
 
 STALE_S = 20.0
 """A sample that is older is marked with its age: the node may be lost."""

@@ -5,7 +5,7 @@ gpuctl finds the built engine in its cache, where its own download would be.
 
 import sys
 
-from cli.render.progress import ProgressView
+from cli.output import Output
 from config.errors import GpuctlError, InfraError
 from config.progress import Progress, Reporter
 from infra.stack.installation import (
@@ -36,7 +36,7 @@ def ensure_engine(report: Reporter) -> Engine:
 def main() -> None:
     """Install the engine, with progress on stderr."""
     try:
-        with ProgressView(sys.stderr, str) as progress:
+        with Output(as_json=True).progress() as progress:
             ensure_engine(progress.report)
     except GpuctlError as error:
         sys.exit(f"engine: {error}")

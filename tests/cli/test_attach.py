@@ -22,7 +22,6 @@ from typing import Any, Literal
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.chosen_target import ChosenTarget
 from cli.commands.attach import _late_outputs, _started, after_power_off
 from cli.main import app, main
 from cli.output import Output
@@ -36,6 +35,7 @@ from engine.contract.plan import LaunchPlan
 from engine.record.history import History
 from engine.record.result import RunResult
 from engine.session import following, session
+from operations.chosen_target import ChosenTarget
 from provision.aws.account import Caller
 from provision.records import record
 from provision.records.record import load_inventory

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cli.chosen_target import ChosenTarget
 from cli.lease import with_lifetime
 from cli.main import app
 from cli.options import Options, chosen_target
 from config.cluster.cluster_file import Cluster, Lifetime
 from config.settings import VARIABLES
+from operations.chosen_target import ChosenTarget
 from provision.records.record import write
 from tests.provision.test_record import a_record
 

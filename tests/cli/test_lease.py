@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.chosen_target import ChosenTarget
 from cli.lease import ask_for_lease, with_lifetime, without_lease
 from cli.output import Output
 from config.cluster.cluster_file import Cluster, Lifetime
 from config.errors import InputError
 from config.target import Target
+from operations.chosen_target import ChosenTarget
 from provision.records.record import write
 from tests.provision.test_record import a_record
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.chosen_target import ChosenTarget
 from cli.commands.run import _dashboard
 from cli.main import app
 from config.errors import CloudError, InputError, InvalidFiles
@@ -27,6 +26,7 @@ from engine.record.result import RunResult
 from engine.record.run_errors import RunGoesOn, RunLost
 from engine.session.cluster_runs import Holder
 from lab.places import Places
+from operations.chosen_target import ChosenTarget
 from provision.aws.account import Caller
 from provision.down import Teardown
 from tests.cli.conftest import remember

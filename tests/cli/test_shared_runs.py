@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.chosen_target import ChosenTarget
 from cli.output import Output
 from cli.shared_runs import share_runs
 from config.target import Target
 from engine.record.history import History
 from lab.buckets import make_bucket
+from operations.chosen_target import ChosenTarget
 from tests.engine.conftest import make_plan
 from tests.labs import KEY
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.chosen_target import ChosenTarget
 from cli.output import Output
 from cli.render.detach_hint import show_detached
 from cli.terminal import name_streams
 from engine.record.run_errors import RunGoesOn
+from operations.chosen_target import ChosenTarget
 from tests.cli.test_command import COMMAND
 from tests.cli.test_quick import cluster, environment  # noqa: F401  a fixture
 from tests.engine.session.test_session import job

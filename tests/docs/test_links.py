@@ -6,7 +6,7 @@ import pytest
 
 from tests.docs.pages import GENERATED, HOME, PAGES, spans
 
-_ROOMS = "cli|config|docs|engine|formats|infra|lab|nodes|provision|scripts|stacks|tests"
+_ROOMS = "cli|config|docs|engine|formats|infra|lab|nodes|operations|provision|scripts|stacks|tests"
 _PATH = re.compile(rf"({_ROOMS})/[\w./-]*")
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 

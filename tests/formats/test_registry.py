@@ -49,7 +49,17 @@ def test_at_most_one_format_recognises_a_document(
 
 def test_format_is_one_folder_that_touches_nothing_else(tmp_path: Path) -> None:
     """Such a folder in a copy of `formats/` is enough for `validate` to name its files."""
-    for room in ("cli", "config", "lab", "nodes", "engine", "infra", "provision", "stacks"):
+    for room in (
+        "cli",
+        "config",
+        "lab",
+        "nodes",
+        "engine",
+        "infra",
+        "operations",
+        "provision",
+        "stacks",
+    ):
         (tmp_path / room).symlink_to(HOME / room)
     (tmp_path / "formats").mkdir()
     for path in (HOME / "formats").iterdir():

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cli.chosen_target import ChosenTarget
 from cli.output import Output
 from cli.run_client import RunClient
 from config.run.run_file import Task
@@ -18,6 +17,7 @@ from engine.plan.launch_plan import launch_plan, new_run_id
 from engine.record.history import History
 from engine.record.result import RunResult
 from nodes.inventory import Inventory
+from operations.chosen_target import ChosenTarget
 
 if TYPE_CHECKING:
     from engine.session.following import OnEvent

@@ -18,6 +18,7 @@ from typing import Literal
 ROOT = Path(__file__).parents[2]
 ROOMS = (
     "cli",
+    "operations",
     "provision",
     "engine",
     "infra",

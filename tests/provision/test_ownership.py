@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from cli.chosen_target import ChosenTarget
 from cli.commands.down import _check_owner
 from cli.main import app
 from cli.output import Output
 from config.errors import InputError
 from config.progress import silent
 from config.target import Target
+from operations.chosen_target import ChosenTarget
 from provision.aws.account import Caller, owner_tag
 from provision.aws.clients import client, forget_clients
 from provision.aws.resources import Resource, find_all

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.chosen_target import ChosenTarget
 from cli.main import app
 from cli.output import Output
 from cli.shared_runs import share_ended_run
@@ -22,6 +21,7 @@ from config.errors import InputError
 from config.target import Target
 from engine.contract.plan import LaunchPlan
 from engine.record.history import History, RunRecord
+from operations.chosen_target import ChosenTarget
 from provision.records import record
 from provision.records.cluster_lock import cluster_lock, is_locked
 from tests.cli.conftest import remembered as remembered  # noqa: PLC0414

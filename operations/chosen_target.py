@@ -8,7 +8,7 @@ from config.errors import InputError
 from config.folders import state_home
 
 if TYPE_CHECKING:
-    from cli.render.progress import ProgressView
+    from config.progress import Reporter
     from config.target import Target
     from lab.places import Places
 
@@ -89,19 +89,19 @@ class ChosenTarget:
         environment = {"AWS_PROFILE": self.profile} if self.profile else {}
         return Target("aws", chosen, self.state, environment=environment, backend=self.backend)
 
-    def ensure_lab(self, view: "ProgressView") -> None:
+    def ensure_lab(self, report: "Reporter") -> None:
         """Start the lab if it is down; do nothing on AWS."""
         if self.lab:
             from lab.lifecycle import start
 
-            start(self.lab, view.report)
+            start(self.lab, report)
 
-    def ensure_image(self, ami: str, region: str, view: "ProgressView") -> None:
+    def ensure_image(self, ami: str, region: str, report: "Reporter") -> None:
         """Make the AMI's image in the lab if there is none; do nothing on AWS."""
         if self.lab:
             from lab.lifecycle import ensure_image
 
-            ensure_image(ami, region, view.report)
+            ensure_image(ami, region, report)
 
     def is_lab_down(self) -> bool:
         """Return whether the target is a lab that does not run, so that nothing exists there."""
