@@ -59,7 +59,7 @@ def agent_bundle() -> Bundle:
     files = {"__main__.py": _MAIN.encode(), "engine/__init__.py": b"", "config/__init__.py": b""}
     for package in ("agent", "contract"):
         files.update(_sources(resources.files("engine").joinpath(package), f"engine/{package}"))
-    for name in ("bounds.py", "identifiers.py", "number_ranges.py"):
+    for name in ("bounds.py", "identifiers.py", "number_ranges.py", "xid.py"):
         files[f"config/{name}"] = resources.files("config").joinpath(name).read_bytes()
     buffer = io.BytesIO()
     buffer.write(b"#!/usr/bin/env python3\n")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from engine.agent.judge.xid import UNKNOWN, XIDS
+from config.xid import UNKNOWN, XIDS
 from provision.health.rules import DEEP_RULES, RULES
 from provision.health.rules.xid import SEVERITIES
 
@@ -34,7 +34,7 @@ def _xid_errors() -> Iterator[str]:
     yield "\n## Xid errors\n"
     yield "NVIDIA's action is the *Resolution Bucket (Immediate Action)* of"
     yield f"[its catalogue]({CATALOGUE}), read on 2026-11-26."
-    yield "`engine/agent/judge/xid.py` says why some severities differ from it."
+    yield "`config/xid.py` says why some severities differ from it."
     yield f"Any other Xid counts as `{UNKNOWN.bucket}`.\n"
     yield "| Xid | error | NVIDIA's action | severity |"
     yield "| --- | --- | --- | --- |"

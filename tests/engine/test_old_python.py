@@ -32,7 +32,7 @@ SOURCES = [
     *sorted(Path(engine.contract.__file__).parent.glob("*.py")),
     *(
         Path(config.__file__).with_name(name)
-        for name in ("bounds.py", "identifiers.py", "number_ranges.py")
+        for name in ("bounds.py", "identifiers.py", "number_ranges.py", "xid.py")
     ),
 ]
 

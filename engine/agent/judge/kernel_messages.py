@@ -1,8 +1,8 @@
-"""Messages of the kernel about processes and GPUs: kills for memory, crashes, Xid errors.
+"""Messages of the kernel about processes: kills for memory, and crashes (config/xid.py has GPUs).
 
 Formats: mm/oom_kill.c and mm/memcontrol.c (`oom-kill:…`, `Killed process …`), arch/x86/mm/fault.c
 and arch/x86/kernel/traps.c (`segfault at`, `traps:`) of Linux 5.10 to 6.18, seen on 6.18 on
-2026-11-23; NVIDIA's driver (`NVRM: Xid`), https://docs.nvidia.com/deploy/xid-errors/ (2026-11-23).
+2026-11-23.
 """
 
 from __future__ import annotations
@@ -10,10 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
-
-from engine.agent.judge.xid import SWITCH, UNKNOWN, XIDS, Xid
-
-GPU_ERRORS = 3  # distinct errors of GPUs to report
 
 _CONSTRAINT = re.compile(r"oom-kill:constraint=(\w+),.*task_memcg=([^,]*),task=.*,pid=(\d+),uid=")
 _KILLED = re.compile(
@@ -24,8 +20,6 @@ _CRASHED = re.compile(
     r"(?:traps: )?(.+)\[(\d+)\]:? (segfault|general protection fault|trap [\w ]+?)(?: at \w+)?"
     r" ip[: ]\w+ sp[: ]\w+ error[: ]\w+(?: in ([^\[]+)\[.*| likely .*)?"
 )
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)(?:, *(.*))?")
-_SWITCH = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)")
 
 
 class Kill(NamedTuple):
@@ -48,14 +42,6 @@ class Crash(NamedTuple):
     pid: int
     error: str
     where: str
-
-
-class GpuError(NamedTuple):
-    """An error of a GPU or NVSwitch: PCI address, number, and what the table says of it."""
-
-    address: str
-    label: str
-    xid: Xid
 
 
 def kills(lines: Iterable[str]) -> list[Kill]:
@@ -83,19 +69,3 @@ def crashes(lines: Iterable[str]) -> list[Crash]:
         for match in matches
         if match
     ]
-
-
-def gpu_errors(lines: Iterable[str]) -> list[GpuError]:
-    """Return the distinct errors of GPUs and NVSwitches, the gravest first."""
-    found: dict[tuple[str, str], GpuError] = {}
-    for line in lines:
-        match, switch = _XID.search(line), _SWITCH.search(line)
-        if match:
-            label, xid = f"Xid {match[2]}", XIDS.get(int(match[2]), UNKNOWN)
-            error = GpuError(match[1], label, xid.with_text(match[3] or ""))
-        elif switch:
-            error = GpuError(switch[1], f"SXid {switch[2]}", SWITCH)
-        else:
-            continue
-        found.setdefault((error.address, error.label), error)
-    return sorted(found.values(), key=lambda error: error.xid.gravity)

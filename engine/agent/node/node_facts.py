@@ -10,10 +10,12 @@ import json
 import os
 from pathlib import Path
 
+from config.xid import gpu_errors
 from engine.agent.judge import kernel_messages
 from engine.agent.node.job_files import read_job_file
 from engine.contract.events import NodeFact
 
+_GPU_ERRORS = 3  # distinct errors of GPUs to report
 _FULL = 1024 * 1024  # bytes: a disk with less is full
 _DISKS = tuple(map(Path, ("/", "/tmp", "/dev/shm")))  # noqa: S108  only their free space is read
 _CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
@@ -46,7 +48,7 @@ def gpu_facts(lines: list[str]) -> list[NodeFact]:
             "gpu" if error.xid.ends_jobs else "gpu-notice",
             f"{error.label} on {error.address}: {error.xid.meaning}; {error.xid.remedy}",
         )
-        for error in kernel_messages.gpu_errors(lines)[: kernel_messages.GPU_ERRORS]
+        for error in gpu_errors(lines)[:_GPU_ERRORS]
     ]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from engine.agent.judge.kernel_messages import gpu_errors
+from config.xid import gpu_errors
 from provision.health.facts import NodeFacts
 from provision.health.model import AllFacts, Deviation, Rule, Severity
 
@@ -28,8 +28,7 @@ RULE = Rule(
     expects="no Xid and no SXid since the boot; the severity is that of the error",
     severity="isolate",
     remedy="by the error's number: docs/health.md, Xid errors",
-    source="NVIDIA's Xid catalog of 2026-11-26, and AWS's reading of it"
-    " (engine/agent/judge/xid.py)",
+    source="NVIDIA's Xid catalog of 2026-11-26, and AWS's reading of it (config/xid.py)",
     check=check,
     is_short=True,
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent.judge.kernel_messages import gpu_errors
+from config.xid import gpu_errors
 from engine.agent.judge.output_reader import OutputReader
 from engine.agent.judge.table_json import read as read_document
 from engine.agent.judge.tables import TableReader

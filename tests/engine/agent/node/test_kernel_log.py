@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent.judge import kernel_messages, xid
+from config import xid
+from engine.agent.judge import kernel_messages
 from engine.agent.judge.kernel_messages import Crash, Kill
 from engine.agent.node.kernel_log import KernelLog
 from engine.agent.node.node_facts import gpu_facts, memory_facts, size_text
@@ -98,7 +99,7 @@ def test_errors_of_gpus_are_named_with_remedy_the_gravest_first() -> None:
     ],
 )  # fmt: skip
 def test_the_text_of_xid_154_is_its_action(text: str, action: str) -> None:
-    (error,) = kernel_messages.gpu_errors([f"NVRM: Xid (PCI:0000:2b:00): {text}"])
+    (error,) = xid.gpu_errors([f"NVRM: Xid (PCI:0000:2b:00): {text}"])
     assert error.xid.action == action
 
 

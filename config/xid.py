@@ -18,6 +18,8 @@ The action is the one of the bucket (`_ACTION_OF`), except where a row names ano
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 _ACTIONS = ("replace", "reboot", "reset", "program", "watch")  # the gravest first
@@ -156,3 +158,31 @@ XIDS = {
 
 UNKNOWN = _xid("an error that this table does not have", "RESTART_APP")
 SWITCH = _xid("error of an NVSwitch", "", "reset")
+
+# The lines of NVIDIA's driver: https://docs.nvidia.com/deploy/xid-errors/ (2026-11-23).
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)(?:, *(.*))?")
+_SWITCH = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)")
+
+
+class GpuError(NamedTuple):
+    """An error of a GPU or NVSwitch: PCI address, number, and what the table says of it."""
+
+    address: str
+    label: str
+    xid: Xid
+
+
+def gpu_errors(lines: Iterable[str]) -> list[GpuError]:
+    """Return the distinct errors of GPUs and NVSwitches, the gravest first."""
+    found: dict[tuple[str, str], GpuError] = {}
+    for line in lines:
+        match, switch = _XID.search(line), _SWITCH.search(line)
+        if match:
+            label, xid = f"Xid {match[2]}", XIDS.get(int(match[2]), UNKNOWN)
+            error = GpuError(match[1], label, xid.with_text(match[3] or ""))
+        elif switch:
+            error = GpuError(switch[1], f"SXid {switch[2]}", SWITCH)
+        else:
+            continue
+        found.setdefault((error.address, error.label), error)
+    return sorted(found.values(), key=lambda error: error.xid.gravity)
