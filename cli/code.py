@@ -59,7 +59,7 @@ def confirm_paths(run: "Run", file: Path, allowed: Collection[str], out: "Output
 
 def code_lines(plan: "LaunchPlan", tree: "Tree | None") -> list[str]:
     """Return what would travel, as text; the first files, and what comes back."""
-    from cli.terminal import size
+    from config.quantities import size
     from engine.plan.remote_paths import work_folder
 
     if plan.code is None:
@@ -104,7 +104,7 @@ def fetch(run: "KnownRun", there: "Inventory", runs: Path, out: "Output") -> Pat
         return None
     import asyncio
 
-    from cli.terminal import size
+    from config.quantities import size
     from engine.record.journal_copy import outputs_folder
     from engine.session.head import prevent_power_off
     from engine.session.outputs import fetch_outputs

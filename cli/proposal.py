@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from cli.terminal import money, price, shown
+from cli.terminal import shown
+from config.quantities import money, price
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

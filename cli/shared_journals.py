@@ -89,7 +89,7 @@ def _is_kept(run: "RunRecord", runs: "Path") -> bool:
 def _share(
     run: "RunRecord", there: "Objects", history: "History", runs: "Path", out: "Output"
 ) -> None:
-    from cli.terminal import size
+    from config.quantities import size
     from engine.record.journal_copy import kept_files, kept_path
 
     files = kept_files(runs, run.run_id)

@@ -126,33 +126,3 @@ def table(
     console = Console(file=text, width=width or 10_000, color_system=None)
     console.print(drawn)
     return [line.rstrip() for line in text.getvalue().splitlines()]
-
-
-def money(amount: float | None) -> str:
-    """Return `$43.92`, or `unknown`."""
-    return "unknown" if amount is None else f"${amount:,.2f}"
-
-
-def price(amount: float | None) -> str:
-    """Return a price per hour like `money`, but with more digits for cents: `$0.045`."""
-    if amount is None or amount >= 1:
-        return money(amount)
-    return f"${amount:.3f}"
-
-
-def size(amount: int) -> str:
-    """Return bytes as `12 KiB`, `3.4 MiB`, `10.0 GiB`."""
-    if amount < 1 << 20:
-        return f"{-(-amount >> 10)} KiB"
-    unit, name = (1 << 30, "GiB") if amount >= 1 << 30 else (1 << 20, "MiB")
-    return f"{amount / unit:.1f} {name}"
-
-
-def elapsed(seconds: float) -> str:
-    """Return seconds as `1m 05s`, `12s`, `2h 03m`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m {whole % 60:02d}s"
-    return f"{whole // 3600}h {whole % 3600 // 60:02d}m"

@@ -17,6 +17,9 @@ class Watcher(Protocol):
     def note(self, text: str) -> None:
         """Show what happens on the way to the result."""
 
+    def announce(self, text: str) -> None:
+        """Show what a caller has to know at once, also one who wants no progress."""
+
     def warn(self, text: str) -> None:
         """Show one line of warning."""
 
@@ -30,6 +33,10 @@ class LoggingWatcher:
         _LOGGER.info("%s: %s: %s%s", progress.stage, progress.subject, progress.state, detail)
 
     def note(self, text: str) -> None:
+        """Log the text at level INFO."""
+        _LOGGER.info("%s", text)
+
+    def announce(self, text: str) -> None:
         """Log the text at level INFO."""
         _LOGGER.info("%s", text)
 

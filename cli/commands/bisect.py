@@ -75,7 +75,7 @@ def _bytes(size: str) -> int:
 
 def _announce(there: "Inventory", out: "Output") -> None:
     """Print the plan: its runs and their estimated time."""
-    from cli.terminal import elapsed
+    from config.quantities import elapsed
     from engine.analysis.bisect.rounds import first_rounds, last_round
 
     count, gpus = len(there.nodes), there.nodes[0].gpus

@@ -40,8 +40,8 @@ def capacity(
 
 def lines(found: "CapacityReport", out: "Output") -> "Iterator[str]":
     """Yield zones with their spot price, then reservations, then blocks to buy."""
-    from cli.terminal import money, price
     from config.catalogue.instance_types import PRICES_DATE
+    from config.quantities import money, price
 
     yield (
         f"{found.instance_type} in {found.region}: on-demand {money(found.on_demand_usd_h)} per"

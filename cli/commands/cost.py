@@ -81,7 +81,7 @@ def _runs(runs: "Path") -> "list[RunTime]":
 def _lines(
     rows: "Sequence[Spending]", by: str, begin: "datetime", total: float | None, out: "Output"
 ) -> "Iterator[str]":
-    from cli.terminal import money
+    from config.quantities import money
 
     if not rows:
         yield f"No cluster existed since {begin:%Y-%m-%d %H:%M} UTC."

@@ -171,7 +171,7 @@ def _warn(teardown: "Teardown", out: "Output") -> None:
 
 def text(teardown: "Teardown") -> str:
     """Return the line about the removal: the number of resources, and the cluster's cost."""
-    from cli.terminal import elapsed, money
+    from config.quantities import elapsed, money
 
     cost = "cost unknown" if teardown.cost_usd is None else f"about {money(teardown.cost_usd)}"
     return (

@@ -164,7 +164,7 @@ def _lines(found: "Survey", out: "Output") -> Iterator[str]:
 
 
 def _leftover(cluster: "FoundCluster", out: "Output") -> Iterator[str]:
-    from cli.terminal import price
+    from config.quantities import price
 
     doubt = f" ({', '.join(cluster.reasons)})" if cluster.reasons else ""
     yield f"{_title(cluster)}: {cluster.verdict}{doubt}, {_cost(cluster)}"
@@ -202,7 +202,7 @@ def _in_use(cluster: "FoundCluster") -> str:
 
 
 def _cost(cluster: "FoundCluster") -> str:
-    from cli.terminal import price
+    from config.quantities import price
 
     since = f" since {_time(cluster.since)}" if cluster.since else ""
     unpriced = f", without {', '.join(cluster.unpriced)}" if cluster.unpriced else ""
@@ -214,7 +214,7 @@ def _time(since: str | None) -> str:
 
 
 def _total(found: "Survey") -> str:
-    from cli.terminal import money, price
+    from config.quantities import money, price
 
     where = (
         f"in {found.regions[0]}" if len(found.regions) == 1 else f"in {len(found.regions)} regions"

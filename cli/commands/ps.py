@@ -87,7 +87,7 @@ def _status(entry: "RunRecord", places: dict[str, int]) -> tuple[str, int | None
 
 
 def _lines(entries: "Sequence[RunRecord]", places: dict[str, int], out: "Output") -> Iterator[str]:
-    from cli.terminal import money
+    from config.quantities import money
 
     if not entries:
         yield "No run yet."
@@ -123,7 +123,7 @@ def _prune(
     runs: Path, entries: "Sequence[RunRecord]", age_s: int | None, out: "Output", yes: bool
 ) -> None:
     """Remove the logs of runs beyond the budget, or older than `age_s`, once the person agrees."""
-    from cli.terminal import size
+    from config.quantities import size
     from engine.agent.journal.run_folders import AGE_S
     from engine.record.journal_budget import remove, runs_over_budget, stored_runs
 

@@ -317,7 +317,7 @@ def _life(
 
 def _remove_old_logs(runs: Path, out: "Output") -> None:
     """Remove logs of earlier runs beyond the budget; an error is only a warning."""
-    from cli.terminal import size
+    from config.quantities import size
     from engine.record.history import History
     from engine.record.journal_budget import remove, runs_over_budget, stored_runs
 

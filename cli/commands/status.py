@@ -53,7 +53,7 @@ def status(
 
 def lines(cluster: "ClusterStatus") -> list[str]:
     """Return the lines about one cluster."""
-    from cli.terminal import money
+    from config.quantities import money
 
     rate = "" if cluster.hourly_usd is None else f", {money(cluster.hourly_usd)} per hour"
     spent = "" if cluster.spent_usd is None else f", about {money(cluster.spent_usd)} so far"

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cli.terminal import COLOUR, size
+from cli.terminal import COLOUR
+from config.quantities import size
 
 if TYPE_CHECKING:
     from cli.output import Output as Out

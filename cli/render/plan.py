@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from cli.terminal import money, price
+from config.quantities import money, price
 from nodes.names import fold
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
-from cli.terminal import elapsed, print_line
+from cli.terminal import print_line
 from config.errors import OutputError
 from config.progress import Progress
+from config.quantities import elapsed
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -30,13 +31,16 @@ class Printer(Protocol):
     def warn(self, text: str) -> None:
         """Print one line of warning."""
 
+    def complain(self, text: str) -> None:
+        """Print the text on stderr, in every form of output."""
+
 
 class ProgressView:
     """The watcher of an operation on a terminal; safe to call from any thread.
 
-    On a terminal, steps that run are a live block, and ended ones scroll above it. Elsewhere every
-    start, end and new detail is one plain line. Progress goes to `to`, and nowhere without it;
-    notes and warnings go where those of `out` go.
+    On a terminal, steps that run are a live block, and ended ones scroll above it; it begins with
+    the first step. Elsewhere every start, end and new detail is one plain line. Progress goes to
+    `to`, and nowhere without it; notes and warnings go where those of `out` go.
     """
 
     def __init__(self, out: Printer, to: TextIO | None) -> None:
@@ -45,16 +49,11 @@ class ProgressView:
         self._lock = threading.RLock()
         self._running: dict[tuple[str, str], tuple[Progress, float]] = {}
         self._last: dict[tuple[str, str], str] = {}
+        self._is_live = to is not None and to.isatty()
         self._live: Live | None = None
+        self._start_lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        if self._to and self._to.isatty():
-            from rich.console import Console
-            from rich.live import Live
-
-            console = Console(file=self._to, highlight=False)
-            self._live = Live(console=console, refresh_per_second=4, get_renderable=self._block)
-            self._live.start()
         return self
 
     def __exit__(
@@ -79,16 +78,34 @@ class ProgressView:
                 self._running.pop(key, None)
             else:
                 self._running[key] = (progress, started)
-            if self._live is None:
+            if not self._is_live:
                 self._plain(key, progress, started)
         # without our lock: the thread that draws holds the console's lock and may wait for ours
-        if self._live is not None and ended:
+        if self._is_live:
             with contextlib.suppress(OSError, OutputError):  # it is gone; the work goes on
-                self._live.console.print(self._line(progress, started), markup=False)
+                live = self._started_live()
+                if ended:
+                    live.console.print(self._line(progress, started), markup=False)
+
+    def _started_live(self) -> "Live":
+        """Return the live block; start it for the first step, so that it never hides a question."""
+        from rich.console import Console
+        from rich.live import Live
+
+        with self._start_lock:
+            if self._live is None:
+                console = Console(file=self._to, highlight=False)
+                self._live = Live(console=console, refresh_per_second=4, get_renderable=self._block)
+                self._live.start()
+            return self._live
 
     def note(self, text: str) -> None:
         """Print what happens on the way to the result."""
         self._out.note(text)
+
+    def announce(self, text: str) -> None:
+        """Print the text on stderr, also without progress."""
+        self._out.complain(f"gpuctl: {text}")
 
     def warn(self, text: str) -> None:
         """Print one line of warning on stderr."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from cli.render import report_metrics
 from cli.render.run import followed_lines
-from cli.terminal import elapsed, money
+from config.quantities import elapsed, money
 from engine.analysis import charts
 from engine.analysis.bisect.report import WORDS, Bisect, failure_lines, verdict_lines
 from engine.analysis.bisect.verdict import node_speeds

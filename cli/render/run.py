@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from cli.render.lines import dropped_lines
-from cli.terminal import elapsed
+from config.quantities import elapsed
 from engine.contract.events import (
     AttemptEnded,
     AttemptStarted,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cli.terminal import elapsed, money
+from config.quantities import elapsed, money
 
 if TYPE_CHECKING:
     from cli.output import Output
@@ -218,7 +218,7 @@ def record_table(
     nodes: "Sequence[NodeSummary]", names: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return head and rows of the means and peaks; a node without a name has its rank."""
-    from cli.terminal import size
+    from config.quantities import size
 
     def bytes_of(amount: float | None) -> str:
         return "-" if amount is None else size(round(amount))

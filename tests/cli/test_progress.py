@@ -25,3 +25,12 @@ def test_with_json_progress_leaves_stdout_alone(capsys: pytest.CaptureFixture[st
     with Output(as_json=True).progress() as view:
         view.report(Progress("boot", "node0", "start"))
     assert capsys.readouterr().out == ""
+
+
+def test_announcement_goes_to_stderr_also_without_progress(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Output(is_quiet=True).progress() as view:
+        view.note("not shown")
+        view.announce("run train-1a2b3c, the newest")
+    assert capsys.readouterr() == ("", "gpuctl: run train-1a2b3c, the newest\n")

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from cli.terminal import size
 from config.errors import CloudError, InputError, RunError
+from config.quantities import size
 from config.target import Target
 from engine.contract.events import Output, to_line
 from engine.plan.launch_plan import launch_plan

@@ -81,7 +81,7 @@ def test_nothing_of_the_command_line_prints_by_another_way() -> None:
         if re.search(r"\bprint\(|std(out|err)\.write\(|typer\.echo\(", line)
     ]
     assert others == [
-        "progress.py: self._live.console.print(self._line(progress, started), markup=False)",
+        "progress.py: live.console.print(self._line(progress, started), markup=False)",
         'terminal.py: print(f"{text}\\n", end="", file=to, flush=True)',
         "terminal.py: console.print(drawn)",
     ]

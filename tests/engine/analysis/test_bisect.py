@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cli.terminal import elapsed
+from config.quantities import elapsed
 from engine.agent.judge.output_reader import OutputReader
 from engine.analysis.bisect.launch import RoundReader, run_file
 from engine.analysis.bisect.report import describe, ring_line, verdict_line
