@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 
 from engine.agent.journal.lines import WholeLines
-from engine.contract.events import Output
 from engine.contract.plan import LaunchPlan
+from engine.contract.worker_events import Output
 from engine.record.journal_copy import recorded_events
 from engine.record.nccl_tests import TableCollector
 from engine.record.result import ResultCollector

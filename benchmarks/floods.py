@@ -36,16 +36,9 @@ from engine.agent.journal.journal import Journal
 from engine.agent.journal.journal_file import JOURNAL, JournalReader, kind_of
 from engine.agent.link.heartbeat import BEAT_S, raise_priority, seal, unseal
 from engine.agent.link.launcher import HELD
-from engine.contract.events import (
-    Event,
-    NodeExited,
-    NodePrepared,
-    NodeReady,
-    NodeStarted,
-    Output,
-    to_line,
-)
+from engine.contract.event import Event, to_line
 from engine.contract.plan import LaunchPlan
+from engine.contract.worker_events import NodeExited, NodePrepared, NodeReady, NodeStarted, Output
 from engine.plan.launch_plan import launch_plan
 from nodes.inventory import Bastion, Inventory, Node
 

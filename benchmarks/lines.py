@@ -32,8 +32,8 @@ from benchmarks.endless_line import peak_of
 from cli.output import Output as Out
 from cli.render.run import RunView
 from engine.agent.journal.lines import WholeLines
-from engine.contract.events import Output
 from engine.contract.plan import LaunchPlan
+from engine.contract.worker_events import Output
 from engine.record.history import History
 from engine.record.journal_copy import recorded_events
 from engine.session import head, session

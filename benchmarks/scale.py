@@ -49,8 +49,7 @@ from benchmarks.scale_supervisor import NODES, PLAN
 from engine.agent.journal.journal_file import JOURNAL, JournalReader
 from engine.agent.link.heartbeat import BEAT_S
 from engine.contract.codec import from_json, to_json
-from engine.contract.orders import RunOrder
-from engine.contract.plan import LaunchPlan, RetryPlan
+from engine.contract.plan import LaunchPlan, RetryPlan, RunOrder
 from engine.session.bundle import agent_bundle
 
 FIRST_LINE = "the first line"
@@ -360,7 +359,7 @@ def follow(folder: Path) -> None:
     from benchmarks.lines import Local
     from cli.output import Output
     from cli.render.run import RunView
-    from engine.contract.events import Event
+    from engine.contract.event import Event
     from engine.record.history import History
     from engine.session import head, session
     from tests.engine.conftest import make_inventory

@@ -17,8 +17,8 @@ from typing import Any
 
 from engine.agent.link.heartbeat import BEAT_S, seal, unseal
 from engine.agent.link.silence import SilenceWatch
-from engine.contract.events import (
-    Event,
+from engine.contract.event import Event, to_line
+from engine.contract.worker_events import (
     HeadSilent,
     NodeExited,
     NodePrepared,
@@ -27,7 +27,6 @@ from engine.contract.events import (
     Output,
     Reached,
     WorkerEnded,
-    to_line,
 )
 
 LINE = "step 48213 loss 2.3457 grad_norm 0.8712 lr 3.0e-04 tokens/s 81234 mem 71.2 GiB"

@@ -21,7 +21,7 @@ from engine.agent.head.queue import Queue
 from engine.agent.journal.locks import create_folder
 from engine.agent.link.launcher import HELD
 from engine.contract.codec import from_json
-from engine.contract.orders import RunOrder
+from engine.contract.plan import RunOrder
 
 PLAN = "plan.json"
 NODES = "nodes.sock"

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from engine.contract.events import Event, HeadUnreachable
+from engine.contract.event import Event
+from engine.contract.head_events import HeadUnreachable
 
 if TYPE_CHECKING:
     from cli.output import Output

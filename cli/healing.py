@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from config.errors import GpuctlError
-from engine.contract.events import AttemptStarted, Event, RunFinished, WaitingForNodes
+from engine.contract.event import Event
+from engine.contract.head_events import AttemptStarted, RunFinished, WaitingForNodes
 
 if TYPE_CHECKING:
     from cli.output import Output
-    from engine.contract.events import Event
+    from engine.contract.event import Event
     from engine.contract.plan import LaunchPlan
     from engine.record.result import RunResult
     from nodes.inventory import Inventory

@@ -6,7 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.contract.events import Event, NodeLost, NodeUnreachable, RunStarted
+from engine.contract.event import Event
+from engine.contract.head_events import NodeLost, NodeUnreachable, RunStarted
 
 if TYPE_CHECKING:
     from lab.places import Places

@@ -5,7 +5,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from engine.contract.events import Event, HeadUnreachable
+from engine.contract.event import Event
+from engine.contract.head_events import HeadUnreachable
 
 if TYPE_CHECKING:
     from config.target import Target

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from cli.healing import Healing
     from cli.output import Output
-    from engine.contract.events import Event
+    from engine.contract.event import Event
     from engine.record.result import RunResult
     from engine.record.run_errors import KnownRun
     from engine.session.following import OnEvent

@@ -7,7 +7,9 @@ import typer
 
 from cli.arguments import LatestRunArgument
 from cli.options import FoldOption, chosen_target, output
-from engine.contract.events import Event, Output, OutputDropped, RunFinished
+from engine.contract.event import Event
+from engine.contract.head_events import OutputDropped, RunFinished
+from engine.contract.worker_events import Output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

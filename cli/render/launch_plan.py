@@ -6,7 +6,8 @@ from engine.contract.codec import to_json
 
 if TYPE_CHECKING:
     from cli.output import Output
-    from engine.contract.plan import LaunchPlan, NodePlan
+    from engine.contract.node_plan import NodePlan
+    from engine.contract.plan import LaunchPlan
     from engine.plan.source_tree import Tree
 
 

@@ -14,7 +14,7 @@ from config.quantities import size
 if TYPE_CHECKING:
     from cli.output import Output as Out
     from engine.agent.journal.lines import Line
-    from engine.contract.events import OutputDropped
+    from engine.contract.head_events import OutputDropped
 
 _COLORS = (36, 33, 32, 35, 34, 31)  # of the prefixes, by rank
 _RESET = "\033[0m"

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from cli.render.lines import dropped_lines
 from config.quantities import elapsed
-from engine.contract.events import (
+from engine.contract.event import Event
+from engine.contract.head_events import (
     AttemptEnded,
     AttemptStarted,
     CaseStarted,
-    ClockSet,
-    DiskFull,
-    Event,
     Evidence,
     FollowedFailure,
     GateJudged,
@@ -22,28 +20,32 @@ from engine.contract.events import (
     LeaseEnding,
     NetworkSeen,
     NodeAnswersAgain,
-    NodeExamined,
-    NodeExited,
-    NodeInterrupted,
     NodeLost,
-    NodeReady,
     NodesLeftOut,
-    NodeStarted,
-    NodeStopped,
     NodeUnreachable,
     NotificationsEnded,
     Notified,
-    Output,
     OutputDropped,
     OutputJudged,
-    RankStarted,
     RunFinished,
     RunQueued,
     RunStarted,
-    TableWritten,
     WaitingForNodes,
 )
 from engine.contract.table import CASE_MARK
+from engine.contract.worker_events import (
+    ClockSet,
+    DiskFull,
+    NodeExamined,
+    NodeExited,
+    NodeInterrupted,
+    NodeReady,
+    NodeStarted,
+    NodeStopped,
+    Output,
+    RankStarted,
+    TableWritten,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

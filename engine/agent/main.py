@@ -138,7 +138,7 @@ def supervise(folder: Path) -> int:
     from engine.agent.journal.run_folders import mark_used
     from engine.agent.journal.run_secrets_file import handover_path, remove_handover
     from engine.contract.codec import from_json
-    from engine.contract.orders import RunOrder
+    from engine.contract.plan import RunOrder
 
     try:
         run = json.loads(handover_path(folder).read_text(encoding="utf-8"))

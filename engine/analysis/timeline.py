@@ -3,27 +3,29 @@
 from collections.abc import Iterable
 
 from config.models import Value
-from engine.contract.events import (
+from engine.contract.event import Event
+from engine.contract.head_events import (
     AttemptStarted,
-    ClockSet,
-    DiskFull,
-    Event,
     GpusIdle,
     NetworkSeen,
     NodeAnswersAgain,
-    NodeExamined,
-    NodeExited,
-    NodeInterrupted,
     NodeLost,
-    NodeReady,
-    NodeStarted,
-    NodeStopped,
     NodeUnreachable,
     OutputJudged,
     PoweringOff,
-    RankStarted,
     RunFinished,
     RunStarted,
+)
+from engine.contract.worker_events import (
+    ClockSet,
+    DiskFull,
+    NodeExamined,
+    NodeExited,
+    NodeInterrupted,
+    NodeReady,
+    NodeStarted,
+    NodeStopped,
+    RankStarted,
 )
 
 

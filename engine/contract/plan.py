@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Optional
 
-from config.identifiers import ClusterName, NodeName, RunId, RunName, SshHost
+from config.identifiers import ClusterName, NodeName, RunId, RunName
+from engine.contract.node_plan import CodePlan, ImagePlan, NodePlan, ReadyPlan
 
 StopCriteria = Literal["all-done", "master-done", "workers-done"]
 
@@ -95,29 +96,6 @@ class NetworkPlan:
 
 
 @dataclass(frozen=True)
-class ReadyPlan:
-    """The condition for a node to be ready; without port and command it is ready once started."""
-
-    port: Optional[int]
-    command: Optional[str]
-    timeout_s: int
-
-
-@dataclass(frozen=True)
-class CodePlan:
-    """The working folder of a run: the tree that it begins with, and the outputs in it.
-
-    `tree` is the hash of a tree of files (plan/source_tree.py), empty for a folder that begins
-    empty. `files` and `size` are those of the tree; `outputs` are paths and patterns in the folder.
-    """
-
-    tree: str = ""
-    files: int = 0
-    size: int = 0
-    outputs: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class NotifyPlan:
     """A target of notifications. `to` is a URL or a command.
 
@@ -135,26 +113,6 @@ class NotifyPlan:
 
 
 @dataclass(frozen=True)
-class ImagePlan:
-    """The container in which every node's job runs.
-
-    `id` is the hash of the image, with which the nodes start it; empty until they have pulled it.
-    `digest` (`sha256:…`) is the image's name in the registry, None for an image without a registry.
-    `username` and `password_secret` (a secret's name) are for private registries, else empty.
-    `privileged`: the container has all devices. `volumes` are the node's folders and their places
-    in the container (`/data:/data`).
-    """
-
-    reference: str
-    id: str = ""
-    digest: Optional[str] = None
-    username: str = ""
-    password_secret: str = ""
-    privileged: bool = False
-    volumes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class RetryPlan:
     """When the run starts again after a failure: see config/run/retry.py."""
 
@@ -162,26 +120,6 @@ class RetryPlan:
     on: tuple[str, ...]
     backoff_s: int
     node_wait_s: int
-
-
-@dataclass(frozen=True)
-class NodePlan:
-    """One node's part of the plan. `files` maps paths on the node to their text.
-
-    The job's environment is a login's, overridden by `environment`, plus `secrets`, which maps a
-    variable to the name of its secret. `processes` is the number of ranks that a launcher must
-    start on this node; 0 on every node if gpuctl does not check the number.
-    """
-
-    rank: int
-    name: NodeName
-    private_ip: SshHost
-    role: str
-    environment: dict[str, str]
-    script: str
-    files: dict[str, str]
-    secrets: dict[str, str] = field(default_factory=dict)
-    processes: int = 0
 
 
 @dataclass(frozen=True)
@@ -341,3 +279,30 @@ class LaunchPlan:
     def is_elastic(self) -> bool:
         """Return whether the run may go on with fewer nodes."""
         return bool(self.sizes)
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """A client's order to the head. `secrets` maps the names in the plan to values.
+
+    `notify_secrets` are those of notifications: no node but the head gets them. `common` are the
+    texts that the plan's nodes share and do not repeat; None if each has all of its texts.
+    """
+
+    plan: LaunchPlan
+    secrets: dict[str, str]
+    notify_secrets: dict[str, str] = field(default_factory=dict)
+    common: Optional[CommonTexts] = None
+
+    def without_common_texts(self) -> RunOrder:
+        """Return the order as it is sent."""
+        common = CommonTexts.of(self.plan.nodes)
+        nodes = tuple(map(common.remove_from, self.plan.nodes))
+        return replace(self, plan=replace(self.plan, nodes=nodes), common=common)
+
+    def with_common_texts(self) -> RunOrder:
+        """Return the order with all texts of each node in its plan."""
+        if self.common is None:
+            return self
+        nodes = tuple(map(self.common.add_to, self.plan.nodes))
+        return replace(self, plan=replace(self.plan, nodes=nodes), common=None)

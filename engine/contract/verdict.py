@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Literal, Optional
 
-from engine.contract.events import Status
+Status = Literal["done", "failed", "stopped"]
 
 ENDED_FROM_OUTSIDE = (128 + 15, 128 + 9)  # by SIGTERM or SIGKILL, as in a shutdown
 TIMED_OUT = 124  # as timeout(1): a limit of the run file was reached

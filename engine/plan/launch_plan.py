@@ -13,17 +13,8 @@ from config.run.elastic import NodeRange
 from config.run.env import Secret
 from config.run.run_file import NcclTests, Run
 from engine.contract.codec import from_json
-from engine.contract.plan import (
-    CodePlan,
-    CommonTexts,
-    ImagePlan,
-    LaunchPlan,
-    NodePlan,
-    RetryPlan,
-    Size,
-    SizedNode,
-    Sweep,
-)
+from engine.contract.node_plan import CodePlan, ImagePlan, NodePlan
+from engine.contract.plan import CommonTexts, LaunchPlan, RetryPlan, Size, SizedNode, Sweep
 from engine.plan.elastic_plans import stand_ins
 from engine.plan.environment import has_work_folder, node_environment, variables_of
 from engine.plan.gates import plan_sweep

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 
 from engine.agent.notify.notices import Notice, Notices, iso
-from engine.contract.events import (
+from engine.contract.head_events import (
     AttemptEnded,
     LeaseEnding,
-    NodeInterrupted,
     RunFinished,
     RunStarted,
     WaitingForNodes,
 )
 from engine.contract.plan import LaunchPlan
+from engine.contract.worker_events import NodeInterrupted
 
 _REASON = "rank 0 ({}): exited with 1"
 

@@ -10,7 +10,8 @@ from config.files import read_regular
 from config.folders import config_home
 from config.run.run_file import Run
 from config.sensitive import is_credential
-from engine.contract.plan import ImagePlan, LaunchPlan
+from engine.contract.node_plan import ImagePlan
+from engine.contract.plan import LaunchPlan
 from engine.plan.launch_plan import WRITTEN_PASSWORD
 from engine.plan.notify_plan import check_secrets, secret_names
 

@@ -7,15 +7,15 @@ that follows a run and for everybody who reads a copy.
 
 from typing import NamedTuple
 
-from engine.contract.events import (
-    Event,
+from engine.contract.event import Event
+from engine.contract.head_events import (
     Evidence,
     NotificationsEnded,
-    Output,
     OutputDropped,
     OutputJudged,
     RunFinished,
 )
+from engine.contract.worker_events import Output
 
 
 class Bound(NamedTuple):

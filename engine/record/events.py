@@ -1,6 +1,6 @@
 """The events of a run for its clients: validated when they are read, and as `--json` prints them.
 
-engine/contract/events.py has their classes.
+engine/contract/worker_events.py and head_events.py have their classes.
 """
 
 import json
@@ -14,18 +14,10 @@ from config.bounds import Rank, Time
 from config.foreign import first_mistake
 from config.models import Value
 from engine.contract import codec
-from engine.contract.events import (
-    EVENTS,
-    ClockSet,
-    Event,
-    OutputJudged,
-    RunQueued,
-    RunStarted,
-    TableWritten,
-    WorkerMessage,
-    event_class,
-    public_fields,
-)
+from engine.contract.event import Event, public_fields
+from engine.contract.events import EVENTS, event_class
+from engine.contract.head_events import OutputJudged, RunQueued, RunStarted
+from engine.contract.worker_events import ClockSet, TableWritten, WorkerMessage
 
 FirstEvent = RunQueued | RunStarted
 """The first event of a run's journal."""

@@ -22,7 +22,7 @@ from config.foreign import first_mistake
 from config.identifiers import ClusterName, InstanceId, RunId, RunName
 from config.models import Value
 from engine.contract.codec import to_json
-from engine.contract.events import FollowedFailure, RunQueued
+from engine.contract.head_events import FollowedFailure, RunQueued
 from engine.contract.plan import LaunchPlan
 from engine.contract.table import Facts, Row, Timing
 from engine.record.history_schema import SCHEMA, SCHEMA_VERSION

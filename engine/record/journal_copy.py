@@ -23,7 +23,8 @@ from engine.agent.journal.journal_file import (
 )
 from engine.agent.journal.rotating_file import budget_on, open_piece, pieces
 from engine.agent.metrics.samples import RECORD
-from engine.contract.events import Event, OutputDropped, to_line
+from engine.contract.event import Event, to_line
+from engine.contract.head_events import OutputDropped
 from engine.record.event_budget import EventBudget
 from engine.record.events import FirstEvent, parse_event
 

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from engine.contract.events import (
+from engine.contract.event import Event
+from engine.contract.head_events import (
     AttemptStarted,
-    ClockSet,
-    Event,
     GateJudged,
     NetworkSeen,
     Notified,
@@ -13,6 +12,7 @@ from engine.contract.events import (
     TableRead,
 )
 from engine.contract.table import MOST_ROWS
+from engine.contract.worker_events import ClockSet
 from engine.record.history import History, KeptFinding
 from engine.record.journal_copy import recorded_events
 from engine.record.nccl_tests import TableCollector

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from config.models import Value
-from engine.contract.events import AttemptStarted, Event, TableRead
+from engine.contract.event import Event
+from engine.contract.head_events import AttemptStarted, TableRead
 from engine.contract.table import Facts, Row
 
 

@@ -8,19 +8,18 @@ from typing import Literal, TypeGuard
 
 from config.models import Value
 from engine.agent.journal.lines import Line, WholeLines
-from engine.contract.events import (
+from engine.contract.event import Event
+from engine.contract.head_events import (
     AttemptStarted,
-    ClockSet,
-    Event,
     FollowedFailure,
     GateJudged,
     NetworkSeen,
     Notified,
-    Output,
     OutputJudged,
     RunFinished,
     RunNode,
 )
+from engine.contract.worker_events import ClockSet, Output
 from engine.record.events import FirstEvent
 
 LAST_LINES = 20

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from config.errors import GpuctlError, RunError
 from config.progress import Progress, Reporter
 from engine.agent.node.container import CHOOSE_RUNTIME
-from engine.contract.plan import ImagePlan, LaunchPlan
+from engine.contract.node_plan import ImagePlan
+from engine.contract.plan import LaunchPlan
 from nodes.fanout import fold_answers, on_each
 from nodes.inventory import Inventory, Node
 from nodes.kept_connections import KeptConnections, connect

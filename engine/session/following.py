@@ -12,16 +12,16 @@ from datetime import datetime
 from pathlib import Path
 
 from config.errors import NodeError, RunError
-from engine.contract.events import (
-    Event,
+from engine.contract.event import Event
+from engine.contract.head_events import (
     Evidence,
     HeadUnreachable,
-    NodeInterrupted,
     NotificationsEnded,
     Notified,
     RunStarted,
     SupervisorLost,
 )
+from engine.contract.worker_events import NodeInterrupted
 from engine.record.event_budget import EventBudget
 from engine.record.events import FirstEvent, parse_event
 from engine.record.history import History

@@ -16,8 +16,7 @@ from config.models import Value
 from engine.agent.journal.journal_file import JOURNAL
 from engine.contract.codec import to_json
 from engine.contract.exit_status import BUSY
-from engine.contract.orders import RunOrder
-from engine.contract.plan import LaunchPlan
+from engine.contract.plan import LaunchPlan, RunOrder
 from engine.plan.notify_plan import secret_names
 from engine.plan.remote_paths import run_folder, runs_folder
 from engine.record.events import FirstEvent, parse_event

@@ -11,8 +11,7 @@ from config.foreign import Malformed, parse_foreign
 from config.identifiers import RunId
 from config.models import Value
 from engine.agent.journal.run_secrets_file import FOLDER
-from engine.contract.orders import RunOrder
-from engine.contract.plan import LaunchPlan
+from engine.contract.plan import LaunchPlan, RunOrder
 from nodes.inventory import Inventory
 from nodes.ssh import connect
 

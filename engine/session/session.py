@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from config.errors import GpuctlError, Interrupted, RunError
-from engine.contract.events import Event
+from engine.contract.event import Event
 from engine.contract.plan import LaunchPlan
 from engine.record.events import FirstEvent
 from engine.record.history import History

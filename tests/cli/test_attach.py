@@ -30,7 +30,7 @@ from cli.run_end import ending
 from config.errors import InputError, NodeError, RunError
 from config.target import Target
 from engine.contract.codec import from_json, to_json
-from engine.contract.events import RunStarted
+from engine.contract.head_events import RunStarted
 from engine.contract.plan import LaunchPlan
 from engine.record.history import History
 from engine.record.result import RunResult

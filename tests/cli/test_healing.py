@@ -13,7 +13,7 @@ from cli.healing import Healing
 from cli.output import Output
 from cli.run_end import removable
 from config.errors import CloudError, InputError
-from engine.contract.events import AttemptStarted, RunNode, WaitingForNodes
+from engine.contract.head_events import AttemptStarted, RunNode, WaitingForNodes
 from engine.session.head import Head
 from tests.engine.conftest import make_inventory
 

@@ -15,7 +15,8 @@ from cli.main import app
 from cli.output import Output
 from config.errors import InputError
 from config.target import Target
-from engine.contract.events import Event, RunStarted
+from engine.contract.event import Event
+from engine.contract.head_events import RunStarted
 from engine.record.run_errors import RunGoesOn
 from engine.session import session
 from infra.stack.changes import Change, Plan

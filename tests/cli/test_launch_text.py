@@ -8,7 +8,8 @@ import pytest
 from cli.output import Output
 from cli.render.launch_plan import show
 from engine.contract.codec import from_json
-from engine.contract.plan import CodePlan, ImagePlan, LaunchPlan, NetworkPlan, NodePlan, NotifyPlan
+from engine.contract.node_plan import CodePlan, ImagePlan, NodePlan
+from engine.contract.plan import LaunchPlan, NetworkPlan, NotifyPlan
 from tests.engine.plan.test_modes import planned
 
 

@@ -13,7 +13,7 @@ from cli.output import Output as Out
 from cli.render import lines
 from cli.render.lines import FOLD_S, Folding, LineView, dropped_lines
 from engine.agent.journal.lines import Line
-from engine.contract.events import DroppedOutput, OutputDropped
+from engine.contract.head_events import DroppedOutput, OutputDropped
 
 
 def line(rank: int, text: str, at: float = 0.0) -> Line:

@@ -15,13 +15,9 @@ from cli.main import app
 from config.errors import InputError
 from config.target import Target
 from engine.agent.journal.lines import Line
-from engine.contract.events import (
-    DroppedOutput,
-    NodeReady,
-    Output,
-    OutputDropped,
-    to_line,
-)
+from engine.contract.event import to_line
+from engine.contract.head_events import DroppedOutput, OutputDropped
+from engine.contract.worker_events import NodeReady, Output
 from engine.record.history import History
 from engine.record.journal_copy import JournalCopy
 from tests.engine.conftest import make_plan

@@ -17,8 +17,8 @@ from cli.render.run import RunView, verdict
 from cli.terminal import table
 from config.errors import InputError
 from config.progress import Progress
-from engine.contract.events import FollowedFailure
-from engine.contract.events import Output as Line
+from engine.contract.head_events import FollowedFailure
+from engine.contract.worker_events import Output as Line
 from engine.record.result import RunResult
 from tests.cli.test_command import COMMAND, ROOT, gpuctl
 from tests.engine.bare_events import STARTED

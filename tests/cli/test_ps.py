@@ -12,7 +12,8 @@ from cli.main import app
 from config.errors import CloudError, InputError, RunError
 from config.quantities import size
 from config.target import Target
-from engine.contract.events import Output, to_line
+from engine.contract.event import to_line
+from engine.contract.worker_events import Output
 from engine.plan.launch_plan import launch_plan
 from engine.record import journal_budget
 from engine.record.history import History

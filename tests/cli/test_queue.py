@@ -11,7 +11,7 @@ from cli.main import app
 from config.errors import InputError
 from config.target import Target
 from engine.contract.codec import from_json
-from engine.contract.events import RunQueued
+from engine.contract.head_events import RunQueued
 from engine.plan.launch_plan import launch_plan
 from engine.record.history import History
 from engine.session.cluster_runs import Holder

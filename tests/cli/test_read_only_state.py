@@ -8,7 +8,8 @@ import pytest
 from typer.testing import Result
 
 from config.target import Target
-from engine.contract.events import Output, to_line
+from engine.contract.event import to_line
+from engine.contract.worker_events import Output
 from engine.record.history import History
 from engine.record.journal_copy import JournalCopy
 from provision.records import record

@@ -23,16 +23,10 @@ from engine.analysis.bisect.rounds import Trial
 from engine.analysis.bisect.verdict import Measurement, suspects
 from engine.analysis.report import Report, pairs_in
 from engine.analysis.timeline import Timeline
-from engine.contract.events import (
-    FollowedFailure,
-    NodeExited,
-    NodeStarted,
-    RunFinished,
-    RunNode,
-    RunStarted,
-    to_line,
-)
+from engine.contract.event import to_line
+from engine.contract.head_events import FollowedFailure, RunFinished, RunNode, RunStarted
 from engine.contract.table import Facts, Row, TableRank, Timing
+from engine.contract.worker_events import NodeExited, NodeStarted
 from engine.record.history import History, KeptFinding, RunRecord
 from engine.record.journal_copy import JournalCopy
 from engine.record.nccl_tests import Table

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.contract.events import FollowedFailure
+from engine.contract.head_events import FollowedFailure
 from engine.record.history import History
 from tests.cli.test_command import gpuctl
 from tests.engine.analysis.test_comparison import table

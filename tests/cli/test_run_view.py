@@ -19,23 +19,21 @@ from cli.render.run import RunView
 from config.catalogue.instance_types import price_usd_h
 from engine.agent.journal.lines import WholeLines
 from engine.agent.judge.output_reader import OutputReader
-from engine.contract.events import (
+from engine.contract.event import Event
+from engine.contract.head_events import (
     CaseStarted,
-    Event,
     Evidence,
     GateJudged,
     GpusIdle,
     HeadUnreachable,
     NetworkSeen,
     NodeAnswersAgain,
-    NodeInterrupted,
     NodeLost,
     NodeUnreachable,
-    Output,
-    RankStarted,
     RunFinished,
     TableRead,
 )
+from engine.contract.worker_events import NodeInterrupted, Output, RankStarted
 from engine.record.result import RunResult
 from tests.engine.conftest import make_inventory, make_plan
 

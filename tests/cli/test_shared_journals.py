@@ -11,7 +11,9 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from config.target import Target
 from engine.agent.judge.output_reader import OutputReader
-from engine.contract.events import Output, RunFinished, to_line
+from engine.contract.event import to_line
+from engine.contract.head_events import RunFinished
+from engine.contract.worker_events import Output
 from engine.record.history import History, RunRecord
 from engine.record.journal_copy import (
     JournalCopy,

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 
 from engine.agent.judge.findings import Finding
-from engine.contract.events import (
+from engine.contract.event import NodeEvent
+from engine.contract.head_events import (
     GateJudged,
     NetworkSeen,
-    NodeEvent,
-    Output,
     OutputJudged,
     RunFinished,
     RunQueued,
     RunStarted,
 )
+from engine.contract.worker_events import Output
 
 STARTED = RunStarted(
     run_id="job-000001",

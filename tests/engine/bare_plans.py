@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from engine.contract.plan import LaunchPlan, NetworkPlan, NodePlan
+from engine.contract.node_plan import NodePlan
+from engine.contract.plan import LaunchPlan, NetworkPlan
 
 
 def bare_node(rank: int, private_ip: str = "", name: str = "", processes: int = 0) -> NodePlan:

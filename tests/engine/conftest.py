@@ -32,9 +32,10 @@ from engine.agent.link.event_stream import EventStream
 from engine.agent.link.launcher import HELD
 from engine.agent.node import evidence, supervisor_link
 from engine.contract.codec import from_json, to_json
-from engine.contract.events import Event, Output
+from engine.contract.event import Event
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import Verdict
+from engine.contract.worker_events import Output
 from engine.plan.launch_plan import launch_plan
 from engine.plan.modes.job import node_range
 from engine.record.events import parse_event

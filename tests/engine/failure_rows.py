@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.contract.events import Event, Output
+from engine.contract.event import Event
+from engine.contract.worker_events import Output
 from engine.record.result import RunResult
 from engine.session import session
 from nodes.inventory import Inventory

@@ -11,8 +11,9 @@ from typing import Any
 from config.errors import NodeError
 from config.progress import silent
 from config.run.run_file import Task
-from engine.contract.events import Event, Output
+from engine.contract.event import Event
 from engine.contract.plan import LaunchPlan
+from engine.contract.worker_events import Output
 from engine.plan.launch_plan import launch_plan, new_run_id
 from engine.record.result import RunResult
 from engine.session import session

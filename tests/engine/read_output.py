@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from engine.agent.judge.output_reader import OutputReader
-from engine.contract.events import AttemptStarted, Event
+from engine.contract.event import Event
+from engine.contract.head_events import AttemptStarted
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import Verdict
 from engine.record.nccl_tests import TableCollector

@@ -8,7 +8,7 @@ import pytest
 
 from cli.lost_head import head_watch, lost_head
 from config.target import Target
-from engine.contract.events import HeadUnreachable, StopAsked
+from engine.contract.head_events import HeadUnreachable, StopAsked
 from engine.record.run_errors import RunLost
 from provision.aws.clients import client
 from provision.aws.instance_end import instance_end

@@ -13,7 +13,7 @@ from config.loading.overrides import Overrides
 from config.loading.substitutions import Substitutions
 from config.run.env import Secret
 from config.sensitive import hide_secrets, is_credential, is_secret_name, may_leave_as_text
-from engine.contract.plan import ImagePlan
+from engine.contract.node_plan import ImagePlan
 from engine.plan.secrets import credentials, registry_password
 from tests.engine.conftest import make_plan
 

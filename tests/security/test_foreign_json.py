@@ -28,7 +28,7 @@ from engine.agent.journal.journal_file import JournalReader
 from engine.analysis.metrics.live import parse_live
 from engine.contract.codec import to_json
 from engine.contract.events import EVENTS
-from engine.contract.orders import RunOrder
+from engine.contract.plan import RunOrder
 from engine.record.history import History, RunRecord
 from engine.record.journal_copy import JournalCopy, recorded_events
 from engine.record.kept_results import keep_results

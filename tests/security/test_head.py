@@ -20,14 +20,11 @@ from config.target import Target
 from engine.agent.journal.journal_file import JOURNAL, end_of_line
 from engine.analysis.metrics.live import live_runs, parse_live
 from engine.contract.codec import to_json
-from engine.contract.events import (
-    Event,
-    HeadUnreachable,
-    Output,
-    OutputJudged,
-)
+from engine.contract.event import Event
 from engine.contract.exit_status import BUSY
-from engine.contract.orders import RunOrder
+from engine.contract.head_events import HeadUnreachable, OutputJudged
+from engine.contract.plan import RunOrder
+from engine.contract.worker_events import Output
 from engine.record import event_budget, kept_results, metrics_record
 from engine.record.event_budget import Bound
 from engine.record.events import parse_event

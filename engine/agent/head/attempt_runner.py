@@ -27,27 +27,27 @@ from engine.agent.link.workers import Workers
 from engine.agent.metrics.samples import Samples
 from engine.agent.node import evidence, supervisor_link
 from engine.contract.codec import to_json
-from engine.contract.events import (
-    ClockSet,
-    Event,
-    HeadSilent,
+from engine.contract.event import Event, NodeEvent, change
+from engine.contract.head_events import (
     NodeAnswersAgain,
-    NodeEvent,
+    NodeGone,
+    NodeLost,
+    NodeUnreachable,
+    OutputJudged,
+)
+from engine.contract.node_plan import HeartbeatAddress
+from engine.contract.verdict import Verdict
+from engine.contract.worker_events import (
+    ClockSet,
+    HeadSilent,
     NodeExamined,
     NodeExited,
     NodeFact,
-    NodeGone,
-    NodeLost,
     NodeStarted,
     NodeStopped,
-    NodeUnreachable,
     Output,
-    OutputJudged,
     Sample,
-    change,
 )
-from engine.contract.orders import HeartbeatAddress
-from engine.contract.verdict import Verdict
 
 LOOPBACK = "127.0.0.1"
 # The worker's grace after SIGTERM, then the unit's, plus time for the messages.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from engine.agent.head.nodes import Nodes
 from engine.agent.head.states import Action, Finish, Start, State, Stop
 from engine.agent.head.verdicts import ENDS_RUN, judge, judge_missing, judge_run
-from engine.contract.events import Event, NodeEvent
+from engine.contract.event import Event, NodeEvent
 
 Decision = tuple[State, tuple[Action, ...]]
 

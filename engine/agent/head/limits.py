@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from engine.agent.head.nodes import Nodes
-from engine.contract.events import Event, OutputStopped, StartupOver
+from engine.contract.event import Event
+from engine.contract.head_events import OutputStopped, StartupOver
 from engine.contract.plan import LaunchPlan
 
 RESUMED_S = 10.0

@@ -10,15 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from engine.agent.head.phases import ENDED, NODE, next_phase
-from engine.contract.events import (
-    NodeEvent,
-    NodeExited,
-    NodeInterrupted,
-    NodeLost,
-    NodeStopped,
-    NodeUnreachable,
-    RankStarted,
-)
+from engine.contract.event import NodeEvent
+from engine.contract.head_events import NodeLost, NodeUnreachable
+from engine.contract.worker_events import NodeExited, NodeInterrupted, NodeStopped, RankStarted
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from engine.agent.head.queue import Dropped, Place, Queue
 from engine.agent.head.recorder import Recorder
 from engine.agent.journal.journal import Journal
 from engine.agent.journal.run_secrets_file import boot_id
-from engine.contract.events import RunFinished, RunNode, RunQueued
+from engine.contract.head_events import RunFinished, RunNode, RunQueued
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import STOPPED
 

@@ -10,7 +10,8 @@ from engine.agent.head.run_state import RunState
 from engine.agent.head.states import Action
 from engine.agent.head.verdicts import ENDS_RUN
 from engine.agent.journal.journal import E, Journal
-from engine.contract.events import Event, NodesHealed
+from engine.contract.event import Event
+from engine.contract.head_events import NodesHealed
 
 
 def _ignore(_: object) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from engine.contract.codec import map_texts
-from engine.contract.plan import LaunchPlan, NodePlan, Size
+from engine.contract.node_plan import NodePlan
+from engine.contract.plan import LaunchPlan, Size
 
 STAND_IN = "240.71"
 """The first half of stand-in addresses: a part of IPv4 that no machine has (RFC 1112, class E)."""

@@ -13,13 +13,8 @@ from engine.agent.head.resizing import plan_on
 from engine.agent.head.retry import Again, WaitForNodes, next_step
 from engine.agent.journal.journal import E
 from engine.agent.link.launcher import Launcher
-from engine.contract.events import (
-    AttemptEnded,
-    AttemptStarted,
-    Event,
-    NodesLeftOut,
-    WaitingForNodes,
-)
+from engine.contract.event import Event
+from engine.contract.head_events import AttemptEnded, AttemptStarted, NodesLeftOut, WaitingForNodes
 from engine.contract.verdict import Verdict
 
 LOOK_S = 2.0  # between two looks whether a lost node is back

@@ -19,25 +19,22 @@ from engine.agent.head.retry import replace_addresses
 from engine.agent.head.states import Action, State
 from engine.agent.journal.journal import NOT_STORED
 from engine.agent.journal.journal_file import JournalReader
-from engine.contract.events import (
+from engine.contract.event import Event, NodeEvent
+from engine.contract.events import decode
+from engine.contract.head_events import (
     AttemptEnded,
     AttemptStarted,
-    ClockSet,
-    DiskFull,
-    Event,
     Evidence,
-    NodeEvent,
     NodesHealed,
     NodesLeftOut,
-    Output,
     OutputDropped,
     OutputJudged,
     RunQueued,
     RunStarted,
     WaitingForNodes,
-    decode,
 )
 from engine.contract.plan import LaunchPlan
+from engine.contract.worker_events import ClockSet, DiskFull, Output
 
 
 def first_state(plan: LaunchPlan, phase: str = "preparing") -> State:

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.agent.node.outputs import matches
-from engine.contract.plan import LaunchPlan, NodePlan
+from engine.contract.node_plan import NodePlan
+from engine.contract.plan import LaunchPlan
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process

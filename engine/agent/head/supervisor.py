@@ -23,10 +23,10 @@ from engine.agent.journal.journal import Journal
 from engine.agent.judge.output_reader import OutputReader
 from engine.agent.link.launcher import Launcher
 from engine.agent.metrics.samples import Samples
-from engine.contract.events import (
+from engine.contract.event import Event
+from engine.contract.head_events import (
     AttemptStarted,
     DurationOver,
-    Event,
     HeadEnding,
     NodesHealed,
     PoweringOff,

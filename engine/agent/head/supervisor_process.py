@@ -22,7 +22,7 @@ from engine.agent.link.control import SOCKET, Answers, serve
 from engine.agent.link.launcher import Units
 from engine.agent.metrics.endpoint import open_endpoint
 from engine.agent.notify.notifier import Notifier
-from engine.contract.orders import RunOrder
+from engine.contract.plan import RunOrder
 
 _RENEW_S = 5.0
 

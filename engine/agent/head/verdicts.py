@@ -6,21 +6,15 @@ from dataclasses import replace
 
 from engine.agent.head.phases import ENDED
 from engine.agent.head.states import State
-from engine.contract.events import (
+from engine.contract.event import Event, NodeEvent
+from engine.contract.head_events import (
     DurationOver,
-    Event,
     HeadEnding,
     NetworkSeen,
-    NodeEvent,
-    NodeExited,
     NodeGone,
     NodeLost,
-    NodeNotPrepared,
-    NodeNotReady,
-    NodeStopped,
     NodeUnreachable,
     OutputStopped,
-    RankStarted,
     StartupOver,
     StopAsked,
 )
@@ -32,6 +26,13 @@ from engine.contract.verdict import (
     WRONG_RUN,
     Verdict,
     exit_reason,
+)
+from engine.contract.worker_events import (
+    NodeExited,
+    NodeNotPrepared,
+    NodeNotReady,
+    NodeStopped,
+    RankStarted,
 )
 
 ENDS_RUN = (StopAsked, DurationOver, HeadEnding)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from engine.agent.journal.run_secrets_file import LOST_SUPERVISOR_S
 from engine.agent.link.launcher import STOP_GRACE_S
-from engine.contract.orders import HeartbeatAddress, WorkOrder
+from engine.contract.node_plan import HeartbeatAddress, WorkOrder
 from engine.contract.plan import LaunchPlan
 
 

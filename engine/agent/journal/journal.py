@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from engine.agent.journal.clock import RunClock
 from engine.agent.journal.journal_file import JournalFile
 from engine.agent.journal.rotating_file import budget_on
-from engine.contract.events import DiskFull, Event, Evidence, Output, change, to_line
+from engine.contract.event import Event, change, to_line
+from engine.contract.head_events import Evidence
+from engine.contract.worker_events import DiskFull, Output
 
 if TYPE_CHECKING:
     import asyncio

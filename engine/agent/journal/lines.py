@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from engine.contract.events import Output
+from engine.contract.worker_events import Output
 
 LONGEST = 64 * 1024
 """Characters of a line. Longer lines are cut, so that output without line ends takes linear time

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from engine.agent.judge.findings import Level
 from engine.agent.judge.tables import ReadTable
-from engine.contract.events import GateJudged
+from engine.contract.head_events import GateJudged
 from engine.contract.plan import Gate, Sweep
 from engine.contract.table import Row
 

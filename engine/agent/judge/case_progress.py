@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.contract.events import CaseStarted
+from engine.contract.head_events import CaseStarted
 from engine.contract.plan import LaunchPlan
 
 

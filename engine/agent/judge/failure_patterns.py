@@ -25,7 +25,7 @@ from engine.agent.judge.nccl_warnings import (
     read_warning,
 )
 from engine.agent.judge.rank_failures import RankFailures
-from engine.contract.events import NodeFact
+from engine.contract.worker_events import NodeFact
 
 RECENT = 1000  # lines of a node: an older complaint is not taken for the reason of its end
 _TEXT = 200  # characters of a quoted line

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from engine.agent.judge.findings import Finding
-from engine.contract.events import FollowedFailure, NodeExamined
+from engine.contract.head_events import FollowedFailure
 from engine.contract.verdict import Verdict, exit_reason
+from engine.contract.worker_events import NodeExamined
 
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 _MEANINGS = {

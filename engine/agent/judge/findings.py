@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from engine.contract.plan import NodePlan
+from engine.contract.node_plan import NodePlan
 
 Level = Literal["proof", "warning", "fault"]
 

@@ -18,9 +18,11 @@ from engine.agent.judge.findings import Finding
 from engine.agent.judge.nccl_correctness import Numbers
 from engine.agent.judge.rdma_check import Proof
 from engine.agent.judge.tables import TableReader
-from engine.contract.events import GateJudged, NetworkSeen, NodeEvent, Output, OutputJudged
+from engine.contract.event import NodeEvent
+from engine.contract.head_events import GateJudged, NetworkSeen, OutputJudged
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import WRONG_RUN, Verdict
+from engine.contract.worker_events import Output
 
 PIPE = "gpuctl: in a pipe of "
 """The beginning of the line in which a job's script reports a failed part of a pipe."""

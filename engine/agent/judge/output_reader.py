@@ -8,23 +8,19 @@ from engine.agent.judge.case_progress import CaseProgress
 from engine.agent.judge.failures import explain
 from engine.agent.judge.output_checks import Judge, judged
 from engine.agent.judge.table_events import TableEvents
-from engine.contract.events import (
+from engine.contract.event import Event, change
+from engine.contract.head_events import (
     CaseStarted,
-    Event,
     FollowedFailure,
     GateJudged,
     NetworkSeen,
-    NodeExamined,
-    Output,
     OutputDropped,
     OutputJudged,
-    RankStarted,
     TableRead,
-    TableWritten,
-    change,
 )
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import Verdict
+from engine.contract.worker_events import NodeExamined, Output, RankStarted, TableWritten
 
 DERIVED = (CaseStarted, NetworkSeen, OutputJudged, GateJudged, TableRead)
 

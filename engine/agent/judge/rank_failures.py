@@ -11,7 +11,7 @@ import re
 import signal
 from dataclasses import dataclass, field
 
-from engine.contract.events import NodeFact
+from engine.contract.worker_events import NodeFact
 
 _TEXT = 200  # characters of a quoted line
 _IN_BLOCK = 8  # lines of torchrun's block, and of mpirun's

@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.agent.judge.findings import Finding, hosts_of
-from engine.contract.plan import NetworkPlan, NodePlan
+from engine.contract.node_plan import NodePlan
+from engine.contract.plan import NetworkPlan
 
 HEAD = 300  # characters before NCCL's text in which to search the host
 CERTAIN = 4  # connections without GPUDirect RDMA of one process: more than one tear explains

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from engine.agent.judge.tables import ReadTable, TableReader
-from engine.contract.events import Event, GateJudged, OutputJudged, TableRead
+from engine.contract.event import Event
+from engine.contract.head_events import GateJudged, OutputJudged, TableRead
 from engine.contract.plan import LaunchPlan
 from engine.contract.table import MOST_ROWS, Facts, GateVerdict
 

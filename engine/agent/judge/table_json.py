@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.agent.judge.tables import ReadTable, nccl_version
-from engine.contract.events import ITERATIONS
 from engine.contract.table import Row, TableRank, Timing
+from engine.contract.worker_events import ITERATIONS
 
 
 def read(document: dict[str, Any], printed_on: int, case: int = 0) -> ReadTable:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from engine.agent.judge.table_rows import Fragment, Shape, parse_fragment, parse_row, strip_prefix
-from engine.contract.events import TableRead
+from engine.contract.head_events import TableRead
 from engine.contract.table import CASE_MARK, MOST_ROWS, Facts, Row, TableRank
 
 _COMMENT = re.compile(

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from engine.agent.journal.journal_file import JOURNAL, JournalReader, kind_of
 from engine.agent.journal.run_folders import READ, mark_used
 from engine.agent.journal.run_secrets_file import LOST_SUPERVISOR_S, boot_id, may_come_back
-from engine.contract.events import SupervisorLost, to_line
 
 if TYPE_CHECKING:
     import asyncio
@@ -91,6 +90,9 @@ def follow(folder: Path, offset: int) -> int:
     except _ClientLeftError:  # it has not read the end
         os._exit(1)  # without a flush: nobody reads it
     if not kind_of(last, "run_finished"):
+        from engine.contract.event import to_line
+        from engine.contract.head_events import SupervisorLost  # here: imports most of the contract
+
         lost = SupervisorLost(_reboot(path), time=round(time.time(), 3))
         sys.stdout.write(to_line(lost) + "\n")
     sys.stdout.flush()

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from engine.agent.journal.clock import RunClock
-from engine.contract.events import Event, Output, WorkerEnded, to_line
+from engine.contract.event import Event, to_line
+from engine.contract.worker_events import Output, WorkerEnded
 
 Message = dict[str, Any]
 _WAITING = 1000  # events of output that are not sent yet; with more, the job has to wait

@@ -31,7 +31,7 @@ from engine.agent.journal.clock import StepWatch, time_of_day
 from engine.agent.link.process_title import rename_process
 from engine.agent.link.silence import SilenceWatch
 from engine.contract.codec import from_json, to_json
-from engine.contract.orders import HeartbeatAddress
+from engine.contract.node_plan import HeartbeatAddress
 
 BEAT_S = 1.0
 SILENCE_S = 15.0  # a node without heartbeats for this time is lost

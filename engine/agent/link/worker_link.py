@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from engine.agent.journal.journal import Message
 from engine.agent.link.launcher import UNIT_KILLED
-from engine.contract.events import Event, decode, event_class
+from engine.contract.event import Event
+from engine.contract.events import decode, event_class
 
 LINE_LIMIT = 1 << 20  # bytes of one JSON line: 32 KiB of output, escaped at worst 12-fold
 _TURN = 2048  # bytes to read from one node before the next node's turn

@@ -14,7 +14,8 @@ from typing import Any
 from engine.agent.journal.journal import Message
 from engine.agent.link.launcher import CONNECT_S, STOP_GRACE_S, Launcher
 from engine.agent.link.worker_link import Channel
-from engine.contract.events import Event, NodePrepared, NoWorker, Output, Reached, WorkerEnded
+from engine.contract.event import Event
+from engine.contract.worker_events import NodePrepared, NoWorker, Output, Reached, WorkerEnded
 
 REACH_S = 60  # a node that has just booted may need this long to accept ssh
 PAUSE_S = 1.0  # between attempts to reach it

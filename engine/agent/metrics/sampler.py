@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 from engine.agent.link.event_stream import EventStream
-from engine.contract.events import Sample
+from engine.contract.worker_events import Sample
 
 INTERVAL_S = 5.0
 _END_S = 1.0  # time for the last sample; a file system that hangs must not keep the worker

@@ -19,8 +19,10 @@ from engine.agent.journal.clock import RunClock
 from engine.agent.journal.journal import Message
 from engine.agent.journal.rotating_file import PieceFile, budget_on
 from engine.agent.metrics.idle_gpus import IdleGpus
-from engine.contract.events import Event, GpusIdle, Sample
+from engine.contract.event import Event
+from engine.contract.head_events import GpusIdle
 from engine.contract.plan import LaunchPlan
+from engine.contract.worker_events import Sample
 
 RECORD = "metrics.jsonl"
 """The file in a run's folder with the thinned samples."""

@@ -17,7 +17,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from engine.contract.plan import ImagePlan
+from engine.contract.node_plan import ImagePlan
 
 START_S = 50  # less than PREPARE_S in link/workers.py
 

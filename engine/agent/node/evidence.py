@@ -19,8 +19,8 @@ from pathlib import Path
 
 from engine.agent.journal.clock import time_of_day
 from engine.agent.journal.redaction import Redaction
-from engine.contract.events import Evidence
-from engine.contract.plan import NodePlan
+from engine.contract.head_events import Evidence
+from engine.contract.node_plan import NodePlan
 
 FOLDER = "evidence"
 NODES = 8  # lost nodes of a run to examine; more losses usually have a common cause

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.agent.journal.redaction import Redaction
 from engine.agent.node.kernel_log import KernelLog
-from engine.contract.events import NodeFact
+from engine.contract.worker_events import NodeFact
 
 LIMIT_S = 3.0
 ERROR_FILE = "torch-error.json"

@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from engine.agent.link.event_stream import EventStream
-from engine.contract.events import NodeInterrupted
+from engine.contract.worker_events import NodeInterrupted
 
 METADATA = "169.254.169.254:80"
 LOOK_S = 5.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.agent.node.job_files import read_job_file
-from engine.contract.events import ITERATIONS
+from engine.contract.worker_events import ITERATIONS
 
 _NAME = re.compile(r"nccl-tests-(\d+)-\w+\.json")
 _MOST = 512 * 1024  # bytes of one event; larger tables are only read from the text

@@ -13,7 +13,7 @@ from pathlib import Path
 from config.xid import gpu_errors
 from engine.agent.judge import kernel_messages
 from engine.agent.node.job_files import read_job_file
-from engine.contract.events import NodeFact
+from engine.contract.worker_events import NodeFact
 
 _GPU_ERRORS = 3  # distinct errors of GPUs to report
 _FULL = 1024 * 1024  # bytes: a disk with less is full

@@ -12,7 +12,7 @@ from typing import IO
 from engine.agent.journal.redaction import Redaction
 from engine.agent.journal.rotating_file import PieceFile, budget_on
 from engine.agent.link.event_stream import EventStream
-from engine.contract.events import DiskFull, Output, Stream
+from engine.contract.worker_events import DiskFull, Output, Stream
 
 PARTIAL_S = 1.0  # an unfinished line is sent after this time
 PIECE = 32 * 1024  # characters of one event at most

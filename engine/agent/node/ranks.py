@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 from engine.agent.link.event_stream import EventStream
-from engine.contract.events import RankStarted
+from engine.contract.worker_events import RankStarted
 
 FIFO = "ranks"
 _DRAIN_S = 5.0

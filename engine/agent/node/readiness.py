@@ -11,8 +11,8 @@ from pathlib import Path
 
 from engine.agent.link.event_stream import EventStream
 from engine.agent.node.host import Place
-from engine.contract.events import NodeNotReady, NodeReady
-from engine.contract.plan import ReadyPlan
+from engine.contract.node_plan import ReadyPlan
+from engine.contract.worker_events import NodeNotReady, NodeReady
 
 _PORT_S = 0.25  # between checks of a port
 _COMMAND_S = 1.0  # between runs of a command

@@ -24,8 +24,9 @@ from engine.agent.link.listener import Listener
 from engine.agent.link.process_title import NAME
 from engine.agent.node.kernel_log import lines_since
 from engine.contract.codec import from_json
-from engine.contract.events import NoWorker, Reached, to_line
-from engine.contract.orders import HeartbeatAddress
+from engine.contract.event import to_line
+from engine.contract.node_plan import HeartbeatAddress
+from engine.contract.worker_events import NoWorker, Reached
 
 SOCKET = "attach.sock"
 NO_WORKER = 4  # exit status of `attach`

@@ -38,7 +38,8 @@ from engine.agent.node.readiness import Probe
 from engine.agent.node.references import add_variables
 from engine.agent.node.supervisor_link import Attachment
 from engine.contract.codec import from_json
-from engine.contract.events import (
+from engine.contract.node_plan import WorkOrder
+from engine.contract.worker_events import (
     ClockSet,
     HeadSilent,
     NodeExamined,
@@ -50,7 +51,6 @@ from engine.contract.events import (
     NodeStarted,
     TableWritten,
 )
-from engine.contract.orders import WorkOrder
 
 HOSTFILE = "hostfile"
 CHECKPOINTS = "GPUCTL_CHECKPOINT_DIR"

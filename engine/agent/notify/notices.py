@@ -11,18 +11,18 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from engine.contract.events import (
+from engine.contract.event import Event
+from engine.contract.head_events import (
     AttemptEnded,
     AttemptStarted,
-    Event,
     LeaseEnding,
-    NodeInterrupted,
     RunFinished,
     RunQueued,
     RunStarted,
     WaitingForNodes,
 )
 from engine.contract.plan import LaunchPlan
+from engine.contract.worker_events import NodeInterrupted
 
 Message = dict[str, Any]
 INTERRUPTIONS = 10

@@ -24,8 +24,8 @@ from engine.agent.journal.redaction import Redaction
 from engine.agent.node.process_group import ProcessGroup
 from engine.agent.notify.lifetime import TIMER, watch_lifetime
 from engine.agent.notify.notices import Notice, Notices, json_body, slack_body, variables, wants
-from engine.contract.events import (
-    Event,
+from engine.contract.event import Event
+from engine.contract.head_events import (
     HeadEnding,
     LeaseEnding,
     NotificationsEnded,

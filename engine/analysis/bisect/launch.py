@@ -9,8 +9,10 @@ from config.run.run_file import Role, Task
 from engine.agent.journal.lines import Line, WholeLines
 from engine.analysis.bisect.rounds import LIMIT_S, Round, Trial
 from engine.analysis.bisect.verdict import Measurement
-from engine.contract.events import Event, Output, RunFinished, TableRead
+from engine.contract.event import Event
+from engine.contract.head_events import RunFinished, TableRead
 from engine.contract.table import CASE_MARK
+from engine.contract.worker_events import Output
 from engine.plan.modes.mpirun import FIND_OPEN_MPI
 from engine.plan.modes.nccl_tests import FIND_PROGRAM
 from engine.plan.script import WAIT

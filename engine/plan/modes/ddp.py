@@ -1,7 +1,7 @@
 """`type: ddp`: the commands run on every node; workers wait for the master. As in TI-ONE."""
 
 from config.run.run_file import Ddp
-from engine.contract.plan import ReadyPlan
+from engine.contract.node_plan import ReadyPlan
 from engine.plan.hostfile import hostfile
 from engine.plan.modes.job import Job, Launch, Part
 from engine.plan.script import job_script

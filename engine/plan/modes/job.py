@@ -7,7 +7,8 @@ from typing import Generic, Literal, TypeVar
 from config.cluster.cluster_file import Command
 from config.run.elastic import NodeRange
 from config.run.run_file import Run, StartupOrder, Torchrun
-from engine.contract.plan import Case, ReadyPlan
+from engine.contract.node_plan import ReadyPlan
+from engine.contract.plan import Case
 from engine.plan.hostfile import host_list
 from nodes.inventory import Node
 

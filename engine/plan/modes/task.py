@@ -3,7 +3,7 @@
 import re
 
 from config.run.run_file import Task
-from engine.contract.plan import ReadyPlan
+from engine.contract.node_plan import ReadyPlan
 from engine.plan.hostfile import hostfile
 from engine.plan.modes.job import Job, Launch, Part
 from engine.plan.script import job_script

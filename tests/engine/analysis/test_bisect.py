@@ -18,7 +18,7 @@ from engine.analysis.bisect.launch import RoundReader, run_file
 from engine.analysis.bisect.report import describe, ring_line, verdict_line
 from engine.analysis.bisect.rounds import Round, Trial, count_runs, first_rounds, last_round
 from engine.analysis.bisect.verdict import Measurement, confirmed, next_round, suspects
-from engine.contract.events import Output
+from engine.contract.worker_events import Output
 from engine.plan.launch_plan import launch_plan
 from nodes.inventory import Inventory
 from tests.engine.conftest import make_inventory

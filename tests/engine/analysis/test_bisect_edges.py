@@ -28,7 +28,8 @@ from engine.analysis.bisect.verdict import (
     node_speeds,
     suspects,
 )
-from engine.contract.events import Output, RunFinished, Stream
+from engine.contract.head_events import RunFinished
+from engine.contract.worker_events import Output, Stream
 from engine.record.history import RunRecord
 from tests.engine.bare_plans import bare_node, bare_plan
 

@@ -1,25 +1,27 @@
 """The timeline of a run: spans of jobs, and what happened."""
 
 from engine.analysis.timeline import Moment, Span, Timeline, timeline
-from engine.contract.events import (
-    DiskFull,
+from engine.contract.head_events import (
     NodeAnswersAgain,
+    NodeLost,
+    NodeUnreachable,
+    OutputJudged,
+    PoweringOff,
+    RunFinished,
+    RunNode,
+    RunStarted,
+)
+from engine.contract.worker_events import (
+    DiskFull,
     NodeExamined,
     NodeExited,
     NodeFact,
     NodeInterrupted,
-    NodeLost,
     NodeReady,
     NodeStarted,
     NodeStopped,
-    NodeUnreachable,
     Output,
-    OutputJudged,
-    PoweringOff,
     RankStarted,
-    RunFinished,
-    RunNode,
-    RunStarted,
 )
 
 FACT = NodeFact(kind="memory", text="killed")

@@ -5,15 +5,10 @@ import json
 import pytest
 
 from engine.contract.codec import from_json
-from engine.contract.events import (
-    EVENTS,
-    ClockSet,
-    NodeLost,
-    NodeStopped,
-    RunNode,
-    RunQueued,
-    to_line,
-)
+from engine.contract.event import to_line
+from engine.contract.events import EVENTS
+from engine.contract.head_events import NodeLost, RunNode, RunQueued
+from engine.contract.worker_events import ClockSet, NodeStopped
 from engine.record.events import event_json, parse_event
 
 NODE = RunNode(rank=0, name="node0", private_ip="10.0.0.1", role="master")

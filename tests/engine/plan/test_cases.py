@@ -9,14 +9,10 @@ import pytest
 from config.run.run_file import NcclTests
 from engine.agent.judge.output_reader import OutputReader
 from engine.contract.codec import from_json, to_json
-from engine.contract.events import (
-    CaseStarted,
-    Event,
-    Output,
-    Stream,
-    TableWritten,
-)
+from engine.contract.event import Event
+from engine.contract.head_events import CaseStarted
 from engine.contract.plan import Case, LaunchPlan, Sweep
+from engine.contract.worker_events import Output, Stream, TableWritten
 from engine.plan.cases import binary_size, list_cases, size_flag
 from engine.plan.remote_paths import run_folder
 from tests.engine.agent.judge.test_nccl_tests import out

@@ -11,7 +11,7 @@ from config.catalogue.reference_figures import figures_of, reference_figures
 from config.run.collective import Collective
 from config.run.size import byte_count
 from engine.agent.judge.output_checks import Judge
-from engine.contract.events import GateJudged
+from engine.contract.head_events import GateJudged
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import Verdict
 from engine.plan.cases import binary_size

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.contract.plan import LaunchPlan, NodePlan
+from engine.contract.node_plan import NodePlan
+from engine.contract.plan import LaunchPlan
 from tests.engine.golden import CASES, plan_of
 
 HEAD = "10.213.1.10"

@@ -13,8 +13,8 @@ from cli.main import app
 from config.run.owned_variables import owner
 from config.run.run_file import RUN_TYPES, Run
 from engine.contract.codec import from_json, to_json
-from engine.contract.orders import RunOrder
-from engine.contract.plan import LaunchPlan, ReadyPlan
+from engine.contract.node_plan import ReadyPlan
+from engine.contract.plan import LaunchPlan, RunOrder
 from engine.plan.launch_plan import launch_plan
 from engine.plan.modes import MODES
 from engine.plan.modes.job import node_range, roles_of

@@ -8,7 +8,8 @@ import pytest
 
 from config.errors import InputError
 from engine.contract.codec import to_json
-from engine.contract.plan import ImagePlan, LaunchPlan
+from engine.contract.node_plan import ImagePlan
+from engine.contract.plan import LaunchPlan
 from engine.plan.launch_plan import launch_plan
 from engine.plan.secrets import credentials, resolve
 from tests.engine.conftest import LocalCluster, make_inventory, make_plan, make_run

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from engine.contract.events import EVENTS, NodeReady, OutputJudged
+from engine.contract.events import EVENTS
+from engine.contract.head_events import OutputJudged
+from engine.contract.worker_events import NodeReady
 from engine.record.events import parse_event
 
 

@@ -10,13 +10,8 @@ import pytest
 
 from config.errors import InputError, RunError
 from config.run.run_file import NcclTests
-from engine.contract.events import (
-    FollowedFailure,
-    GateJudged,
-    RunFinished,
-    RunStarted,
-    to_line,
-)
+from engine.contract.event import to_line
+from engine.contract.head_events import FollowedFailure, GateJudged, RunFinished, RunStarted
 from engine.contract.plan import Case
 from engine.contract.table import Facts, GateVerdict, Row, Timing
 from engine.plan.cases import list_cases

@@ -9,7 +9,8 @@ import pytest
 
 from config.errors import Interrupted
 from engine.contract.codec import from_json
-from engine.contract.events import Event, RunFinished, RunStarted
+from engine.contract.event import Event
+from engine.contract.head_events import RunFinished, RunStarted
 from engine.contract.plan import LaunchPlan
 from engine.record.history import History
 from engine.record.journal_copy import recorded_events

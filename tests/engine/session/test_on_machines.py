@@ -15,13 +15,9 @@ import pytest
 from config.errors import RunError
 from engine.agent.journal.run_folders import USED
 from engine.contract.codec import to_json
-from engine.contract.events import (
-    Event,
-    NodeStarted,
-    Output,
-    RunStarted,
-    SupervisorResumed,
-)
+from engine.contract.event import Event
+from engine.contract.head_events import RunStarted, SupervisorResumed
+from engine.contract.worker_events import NodeStarted, Output
 from engine.record.history import History
 from engine.record.result import RunResult
 from engine.session import session

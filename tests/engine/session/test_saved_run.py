@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.contract.events import Output, to_line
+from engine.contract.event import to_line
+from engine.contract.worker_events import Output
 from engine.record.event_budget import Bound
 from engine.record.history import History
 from engine.record.journal_copy import (

@@ -26,14 +26,10 @@ from engine.agent.journal.run_secrets_file import (
     remove_handover,
     write_handover,
 )
-from engine.contract.events import (
-    Event,
-    HeadUnreachable,
-    Output,
-    RunQueued,
-    RunStarted,
-)
+from engine.contract.event import Event
+from engine.contract.head_events import HeadUnreachable, RunQueued, RunStarted
 from engine.contract.plan import LaunchPlan
+from engine.contract.worker_events import Output
 from engine.plan.launch_plan import launch_plan, new_run_id
 from engine.plan.remote_paths import run_folder
 from engine.record.history import History

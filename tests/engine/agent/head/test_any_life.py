@@ -14,28 +14,29 @@ from engine.agent.head.queue import STARTED, Entries, Entry, runs_ahead, set_sta
 from engine.agent.head.retry import WaitForNodes, next_step
 from engine.agent.head.run_state import RunState
 from engine.agent.head.states import Start, Stop
-from engine.contract.events import (
+from engine.contract.event import Event, change
+from engine.contract.head_events import (
     AttemptEnded,
     AttemptStarted,
     DurationOver,
-    Event,
     HeadEnding,
-    NodeExited,
     NodeGone,
-    NodeInterrupted,
     NodeLost,
-    NodeNotPrepared,
-    NodePrepared,
-    NodeReady,
     NodesHealed,
     OutputStopped,
     StopAsked,
     SupervisorResumed,
     WaitingForNodes,
-    change,
 )
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import Verdict
+from engine.contract.worker_events import (
+    NodeExited,
+    NodeInterrupted,
+    NodeNotPrepared,
+    NodePrepared,
+    NodeReady,
+)
 from tests.engine.bare_events import FINISHED
 from tests.engine.bare_events import STARTED as RUN_STARTED
 from tests.engine.conftest import make_plan

@@ -5,22 +5,24 @@ from hypothesis import strategies as st
 
 from engine.agent.head.decisions import decide
 from engine.agent.head.states import Action, Finish, Start, State, Stop
-from engine.contract.events import (
+from engine.contract.event import Event
+from engine.contract.head_events import (
     DurationOver,
-    Event,
     HeadEnding,
     NetworkSeen,
     NodeGone,
-    NodeInterrupted,
     NodeLost,
+    OutputStopped,
+    StartupOver,
+    StopAsked,
+)
+from engine.contract.worker_events import (
+    NodeInterrupted,
     NodeNotPrepared,
     NodeNotReady,
     NodePrepared,
     NodeReady,
-    OutputStopped,
     RankStarted,
-    StartupOver,
-    StopAsked,
 )
 from tests.engine.agent.head.test_states import exited, feed, make_state
 

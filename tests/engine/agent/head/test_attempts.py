@@ -11,19 +11,18 @@ from engine.agent.head import retry_loop
 from engine.agent.head.run_state import RunState, journal_events
 from engine.agent.head.supervisor import Supervisor
 from engine.agent.journal.journal_file import JOURNAL
-from engine.contract.events import (
+from engine.contract.event import to_line
+from engine.contract.head_events import (
     AttemptEnded,
     AttemptStarted,
-    NodeInterrupted,
-    NodeReady,
     NodesLeftOut,
     RunFinished,
     RunStarted,
     WaitingForNodes,
-    to_line,
 )
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import Verdict
+from engine.contract.worker_events import NodeInterrupted, NodeReady
 from engine.record.result import ResultCollector
 from tests.engine.agent.head.test_malformed_events import LinesFirst
 from tests.engine.agent.head.test_resuming import Supervised

@@ -16,7 +16,7 @@ from config.errors import NodeError, RunError
 from engine.agent.head.cluster_locks import DOWN, HEALING, REMOVAL
 from engine.agent.head.queue import Queue
 from engine.contract.codec import to_json
-from engine.contract.orders import RunOrder
+from engine.contract.plan import RunOrder
 from engine.session import head, plans_on_head
 from engine.session.bundle import agent_bundle
 from engine.session.head import hold

@@ -13,7 +13,7 @@ import pytest
 from engine.agent.head.run_state import RunState
 from engine.agent.judge.output_reader import OutputReader
 from engine.agent.link.launcher import HELD
-from engine.contract.events import OutputJudged
+from engine.contract.head_events import OutputJudged
 from engine.record.result import ResultCollector
 from tests.engine.bare_events import printed
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan

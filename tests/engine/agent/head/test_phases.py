@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from engine.agent.head.decisions import decide
 from engine.agent.head.phases import ENDED, NODE, RUN, Table, next_phase
 from engine.agent.head.states import Action, Finish, Start, State, Stop
+from engine.contract.event import Event
 from engine.contract.events import EVENTS as EVENT_CLASSES
-from engine.contract.events import Event, NodeExited, NodeGone, NodePrepared
+from engine.contract.head_events import NodeGone
+from engine.contract.worker_events import NodeExited, NodePrepared
 from tests.engine.agent.head.test_any_order import CRITERIA, EVENTS, ORDERS
 from tests.engine.agent.head.test_states import make_state
 

@@ -31,21 +31,18 @@ from engine.agent.link.workers import DISMISS_S
 from engine.agent.metrics.samples import Samples
 from engine.agent.node import evidence
 from engine.contract.codec import from_json, to_json
-from engine.contract.events import (
+from engine.contract.event import Event, change, to_line
+from engine.contract.events import decode
+from engine.contract.head_events import (
     DroppedOutput,
-    Event,
     HeadEnding,
-    NodeReady,
-    NodeStarted,
     OutputDropped,
     RunFinished,
     SupervisorResumed,
     TableRead,
-    change,
-    decode,
-    to_line,
 )
 from engine.contract.plan import LaunchPlan
+from engine.contract.worker_events import NodeReady, NodeStarted
 from engine.record.nccl_tests import TableCollector
 from tests.engine.bare_events import STARTED, printed
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan

@@ -19,22 +19,23 @@ from engine.agent.head.retry import (
     replace_addresses,
 )
 from engine.agent.head.states import Finish
-from engine.contract.events import (
+from engine.contract.event import Event
+from engine.contract.head_events import (
     AttemptStarted,
-    Event,
     NodeGone,
-    NodeInterrupted,
     NodeLost,
+    OutputStopped,
+    StartupOver,
+)
+from engine.contract.plan import RetryPlan
+from engine.contract.verdict import Status, Verdict
+from engine.contract.worker_events import (
+    NodeInterrupted,
     NodePrepared,
     NodeReady,
     Output,
-    OutputStopped,
     RankStarted,
-    StartupOver,
-    Status,
 )
-from engine.contract.plan import RetryPlan
-from engine.contract.verdict import Verdict
 from tests.engine.agent.head.test_any_order import EVENTS
 from tests.engine.agent.head.test_states import feed, make_state
 from tests.engine.conftest import make_plan

@@ -12,7 +12,7 @@ import pytest
 from engine.agent.head import save_to_shared
 from engine.agent.head import supervisor as supervising
 from engine.agent.head.supervisor import Supervisor
-from engine.contract.events import RunFinished, RunStarted
+from engine.contract.head_events import RunFinished, RunStarted
 from engine.contract.plan import LaunchPlan
 from engine.plan.launch_plan import launch_plan
 from engine.record.journal_copy import recorded_events

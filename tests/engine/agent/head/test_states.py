@@ -8,21 +8,23 @@ import pytest
 from engine.agent.head.decisions import decide
 from engine.agent.head.nodes import Nodes, NodeState
 from engine.agent.head.states import Action, Finish, Start, State, Stop
-from engine.contract.events import (
+from engine.contract.event import Event
+from engine.contract.head_events import (
     DurationOver,
-    Event,
     HeadEnding,
     NetworkSeen,
-    NodeExited,
     NodeGone,
-    NodeInterrupted,
     NodeLost,
+    StopAsked,
+)
+from engine.contract.worker_events import (
+    NodeExited,
+    NodeInterrupted,
     NodeNotPrepared,
     NodeNotReady,
     NodePrepared,
     NodeReady,
     RankStarted,
-    StopAsked,
 )
 
 

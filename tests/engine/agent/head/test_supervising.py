@@ -14,8 +14,8 @@ from engine.agent.head.supervisor_process import supervise_run
 from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.journal.locks import create_folder
 from engine.agent.link.control import SOCKET
-from engine.contract.events import Event, change, to_line
-from engine.contract.orders import RunOrder
+from engine.contract.event import Event, change, to_line
+from engine.contract.plan import RunOrder
 from tests.engine.bare_events import FINISHED, QUEUED, STARTED
 from tests.engine.conftest import LocalLauncher, make_plan, unpacked_agent
 

@@ -18,14 +18,9 @@ from engine.agent.journal.run_folders import USED
 from engine.agent.journal.run_secrets_file import boot_id
 from engine.agent.link import heartbeat
 from engine.contract.codec import from_json, to_json
-from engine.contract.events import (
-    NodeExited,
-    NodeLost,
-    NodeStopped,
-    Output,
-    RunFinished,
-)
+from engine.contract.head_events import NodeLost, RunFinished
 from engine.contract.plan import LaunchPlan
+from engine.contract.worker_events import NodeExited, NodeStopped, Output
 from tests.engine.conftest import LocalCluster, make_plan, wait_for_agents, when
 from tests.processes import is_alive
 

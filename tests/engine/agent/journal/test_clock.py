@@ -11,7 +11,8 @@ from engine.agent.head.queue_wait import begin_fields
 from engine.agent.journal import run_secrets_file
 from engine.agent.journal.clock import RunClock, StepWatch, step_text
 from engine.agent.journal.journal_file import JOURNAL
-from engine.contract.events import ClockSet, RunStarted
+from engine.contract.head_events import RunStarted
+from engine.contract.worker_events import ClockSet
 from tests.engine.conftest import LocalCluster, make_plan
 
 

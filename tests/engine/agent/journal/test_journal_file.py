@@ -20,7 +20,8 @@ from engine.agent.journal.journal_file import (
     kind_of,
 )
 from engine.agent.journal.rotating_file import PieceFile, pieces
-from engine.contract.events import NodeReady, Output, OutputDropped
+from engine.contract.head_events import OutputDropped
+from engine.contract.worker_events import NodeReady, Output
 from engine.record.events import parse_event
 from engine.record.journal_copy import JournalCopy, recorded_events
 from tests.engine.bare_events import STARTED, printed

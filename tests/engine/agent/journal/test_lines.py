@@ -6,12 +6,8 @@ from hypothesis import strategies as st
 
 from engine.agent.journal.lines import LONGEST, Line, WholeLines
 from engine.contract.codec import from_json
-from engine.contract.events import (
-    Output,
-    RunFinished,
-    RunNode,
-    RunStarted,
-)
+from engine.contract.head_events import RunFinished, RunNode, RunStarted
+from engine.contract.worker_events import Output
 from engine.record.result import LAST_LINES, ResultCollector
 
 BEGUN = RunStarted(

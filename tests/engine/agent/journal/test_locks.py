@@ -20,7 +20,7 @@ from engine.agent.journal import run_folders
 from engine.agent.journal.locks import is_held
 from engine.agent.journal.run_folders import remove_old_runs
 from engine.contract.codec import to_json
-from engine.contract.orders import RunOrder
+from engine.contract.plan import RunOrder
 from tests.engine.agent.head.test_holding import runs, start_holding  # noqa: F401  a fixture
 from tests.engine.agent.head.test_queue import holding
 from tests.engine.agent.journal.test_budget import Disk

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.agent.journal.redaction import Redaction
-from engine.contract.events import Output
+from engine.contract.worker_events import Output
 from tests.engine.conftest import LocalCluster, make_plan, when
 
 TOKEN = "hf_0123456789"

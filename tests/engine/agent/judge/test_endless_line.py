@@ -16,7 +16,8 @@ from engine.agent.journal.redaction import Redaction
 from engine.agent.judge.output_reader import OutputReader
 from engine.agent.link.event_stream import EventStream
 from engine.agent.node.output import PIECE, Log, pump
-from engine.contract.events import Event, Output
+from engine.contract.event import Event
+from engine.contract.worker_events import Output
 from engine.record.result import LAST_LINES, ResultCollector
 from tests.engine.conftest import make_plan
 

@@ -6,8 +6,9 @@ import pytest
 
 from engine.agent.judge.failures import exit_text, explain
 from engine.agent.judge.findings import Finding
-from engine.contract.events import FollowedFailure, NodeExamined, NodeFact
+from engine.contract.head_events import FollowedFailure
 from engine.contract.verdict import Verdict, exit_reason
+from engine.contract.worker_events import NodeExamined, NodeFact
 
 NAMES = ["node0", "node1", "node2", "node3"]
 KILL = "the kernel killed python3 (pid 4711, 63.2 GiB) because memory was short"

@@ -11,9 +11,10 @@ from engine.agent.judge.table_json import read as read_document
 from engine.agent.judge.tables import TableReader
 from engine.agent.metrics.gpu_counters import gpu_row, nvlink_bytes
 from engine.agent.node.nccl_json_files import collect
-from engine.contract.events import NetworkSeen, NodeExamined, Output, RankStarted
+from engine.contract.head_events import NetworkSeen
 from engine.contract.plan import NetworkPlan
 from engine.contract.verdict import Verdict, exit_reason
+from engine.contract.worker_events import NodeExamined, Output, RankStarted
 from provision.health.facts import Gpu, RemappedRows, read
 from tests.engine.bare_plans import bare_node, bare_plan
 

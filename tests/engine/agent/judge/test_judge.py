@@ -7,7 +7,7 @@ import pytest
 
 from engine.agent.judge.findings import Finding
 from engine.agent.judge.output_checks import PIPE, Judge
-from engine.contract.events import NodeEvent
+from engine.contract.event import NodeEvent
 from engine.contract.plan import NetworkPlan, Verify
 from engine.contract.verdict import Verdict
 from tests.engine.agent.judge.test_numbers import DONE, GOOD, document, judged, row, table

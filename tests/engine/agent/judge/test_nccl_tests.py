@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.agent.judge.table_rows import Shape, parse_row
-from engine.contract.events import Output
 from engine.contract.table import Row, Timing
+from engine.contract.worker_events import Output
 from tests.engine.read_output import TablesOfOutput
 
 

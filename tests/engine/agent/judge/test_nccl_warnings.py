@@ -10,8 +10,8 @@ from engine.agent.judge.failure_patterns import RECENT, Clues
 from engine.agent.judge.failures import explain
 from engine.agent.judge.nccl_warnings import read_warning
 from engine.agent.judge.output_reader import OutputReader
-from engine.contract.events import NodeExamined, NodeFact, Output
 from engine.contract.verdict import Verdict, exit_reason
+from engine.contract.worker_events import NodeExamined, NodeFact, Output
 from tests.engine.conftest import make_plan
 
 HEAD = "node0:16899:16961 [0] "

@@ -11,7 +11,7 @@ from engine.agent.judge import table_json
 from engine.agent.judge.output_checks import Judge
 from engine.agent.judge.table_rows import strip_prefix
 from engine.agent.node import nccl_json_files
-from engine.contract.events import OutputJudged
+from engine.contract.head_events import OutputJudged
 from engine.contract.plan import NetworkPlan, Verify
 from engine.contract.table import Facts
 from engine.contract.verdict import Verdict
@@ -300,7 +300,7 @@ def test_json_is_laid_over_the_text_and_finds_rows_that_were_lost() -> None:
 
 
 def written(value: dict[str, Any]) -> Any:
-    from engine.contract.events import TableWritten
+    from engine.contract.worker_events import TableWritten
 
     return TableWritten(time=1, rank=0, document=value)
 

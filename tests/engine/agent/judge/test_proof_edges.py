@@ -7,7 +7,8 @@ import pytest
 
 from engine.agent.judge.findings import Finding
 from engine.agent.judge.rdma_check import Proof
-from engine.contract.plan import NetworkPlan, NodePlan
+from engine.contract.node_plan import NodePlan
+from engine.contract.plan import NetworkPlan
 from tests.engine.agent.judge.test_proof import EFA, HOST_MEMORY, NODES, TRAP, network
 from tests.engine.bare_plans import bare_node
 

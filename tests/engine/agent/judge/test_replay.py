@@ -12,18 +12,17 @@ from engine.agent.journal.journal import Journal
 from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.judge.failure_patterns import RECENT
 from engine.agent.judge.output_reader import OutputReader
-from engine.contract.events import (
+from engine.contract.event import Event
+from engine.contract.head_events import (
     DroppedOutput,
-    Event,
     GateJudged,
     NetworkSeen,
-    NodeExamined,
-    Output,
     OutputDropped,
     OutputJudged,
 )
 from engine.contract.plan import Case, Gate, LaunchPlan, NetworkPlan, Sweep
 from engine.contract.verdict import Verdict
+from engine.contract.worker_events import NodeExamined, Output
 from tests.engine.agent.judge.test_numbers import row, table
 from tests.engine.bare_plans import bare_node, bare_plan
 from tests.engine.conftest import make_plan

@@ -9,19 +9,11 @@ from engine.agent.judge import table_events
 from engine.agent.judge.nccl_correctness import Numbers
 from engine.agent.judge.output_reader import OutputReader
 from engine.contract.codec import from_json
-from engine.contract.events import (
-    DroppedOutput,
-    Event,
-    NodeReady,
-    Output,
-    OutputDropped,
-    OutputJudged,
-    TableRead,
-    TableWritten,
-    decode,
-    to_line,
-)
+from engine.contract.event import Event, to_line
+from engine.contract.events import decode
+from engine.contract.head_events import DroppedOutput, OutputDropped, OutputJudged, TableRead
 from engine.contract.plan import LaunchPlan, NetworkPlan
+from engine.contract.worker_events import NodeReady, Output, TableWritten
 from engine.record.nccl_tests import Table, TableCollector
 from tests.engine.agent.judge.test_numbers import document, row, table
 from tests.engine.bare_plans import bare_node, bare_plan

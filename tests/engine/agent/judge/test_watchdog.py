@@ -3,7 +3,7 @@
 import pytest
 
 from engine.agent.judge.failure_patterns import RECENT, Clues
-from engine.contract.events import NodeFact
+from engine.contract.worker_events import NodeFact
 
 NAMES = ["node0", "node1", "node2"]
 

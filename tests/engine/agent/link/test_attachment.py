@@ -16,7 +16,7 @@ from engine.agent.link.event_stream import EventStream
 from engine.agent.link.heartbeat import HeartbeatClient, HeartbeatServer
 from engine.agent.node.supervisor_link import SOCKET, Attachment
 from engine.contract.codec import to_json
-from engine.contract.orders import HeartbeatAddress
+from engine.contract.node_plan import HeartbeatAddress
 from tests.engine.conftest import Reader
 
 KEY = b"k" * 32

@@ -7,7 +7,7 @@ from itertools import pairwise
 from engine.agent.link import worker_link as channels
 from engine.agent.link.launcher import HELD
 from engine.agent.link.worker_link import LINE_LIMIT, Channel
-from engine.contract.events import Event, to_line
+from engine.contract.event import Event, to_line
 from tests.engine.bare_events import printed
 
 EVENT = to_line(printed("x" * 60))

@@ -11,7 +11,7 @@ from engine.agent.journal.journal import Journal
 from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.journal.run_folders import READ
 from engine.agent.link.control import SOCKET, serve
-from engine.contract.events import NodeReady
+from engine.contract.worker_events import NodeReady
 from tests.engine.bare_events import STARTED
 from tests.engine.conftest import unpacked_agent
 from tests.engine.exchange import exchange

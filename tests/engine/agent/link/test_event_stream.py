@@ -9,7 +9,7 @@ import pytest
 
 from engine.agent.link import event_stream
 from engine.agent.link.event_stream import EventStream
-from engine.contract.events import NodeExited, Output
+from engine.contract.worker_events import NodeExited, Output
 from tests.engine.bare_events import printed
 
 

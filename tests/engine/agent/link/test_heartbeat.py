@@ -27,7 +27,7 @@ from engine.agent.link.heartbeat import (
     unseal,
 )
 from engine.agent.link.silence import STALL_S, SilenceWatch
-from engine.contract.orders import HeartbeatAddress
+from engine.contract.node_plan import HeartbeatAddress
 from tests.processes import wait_for_end
 
 KEY = b"k" * 32

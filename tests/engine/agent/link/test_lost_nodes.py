@@ -12,14 +12,9 @@ from pathlib import Path
 import pytest
 
 from engine.agent.link import heartbeat, workers
-from engine.contract.events import (
-    Evidence,
-    NodeAnswersAgain,
-    NodeLost,
-    NodeStarted,
-    NodeUnreachable,
-)
+from engine.contract.head_events import Evidence, NodeAnswersAgain, NodeLost, NodeUnreachable
 from engine.contract.verdict import Verdict
+from engine.contract.worker_events import NodeStarted
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
 from tests.storm.supervise import heartbeats_below
 

@@ -18,7 +18,9 @@ from engine.agent.journal.journal_file import JournalReader
 from engine.agent.metrics import samples
 from engine.agent.metrics.idle_gpus import GAP_S, IDLE_S, IdleGpus
 from engine.agent.metrics.samples import Samples, newest_path, record_interval
-from engine.contract.events import Event, GpusIdle, NodeNotReady, Sample
+from engine.contract.event import Event
+from engine.contract.head_events import GpusIdle
+from engine.contract.worker_events import NodeNotReady, Sample
 from tests.engine.agent.link.test_event_stream import Pipe
 from tests.engine.conftest import LocalCluster, make_plan
 

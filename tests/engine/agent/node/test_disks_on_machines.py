@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.contract.events import Event
+from engine.contract.event import Event
 from engine.record.run_errors import RunGoesOn
 from engine.session import session
 from nodes.inventory import Inventory

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.contract.events import Event
+from engine.contract.event import Event
 from engine.contract.plan import LaunchPlan
 from engine.plan.launch_plan import new_run_id
 from engine.record.result import RunResult

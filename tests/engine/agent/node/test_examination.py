@@ -14,15 +14,8 @@ import pytest
 
 from engine.agent.node import examination, node_facts
 from engine.agent.node.examination import ERROR_FILE, Examination
-from engine.contract.events import (
-    FollowedFailure,
-    NodeExamined,
-    NodeFact,
-    Output,
-    RunFinished,
-    RunNode,
-    RunStarted,
-)
+from engine.contract.head_events import FollowedFailure, RunFinished, RunNode, RunStarted
+from engine.contract.worker_events import NodeExamined, NodeFact, Output
 from engine.plan.script import keep_error
 from engine.record.result import ResultCollector
 from tests.engine.conftest import LocalCluster, make_plan

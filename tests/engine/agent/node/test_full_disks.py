@@ -17,7 +17,8 @@ from engine.agent.journal.journal import RESERVE, Journal
 from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.journal.redaction import Redaction
 from engine.agent.node.output import Log, pump
-from engine.contract.events import NodeExited, NodeLost, Output
+from engine.contract.head_events import NodeLost
+from engine.contract.worker_events import NodeExited, Output
 from tests.engine.bare_events import FINISHED, STARTED, printed
 from tests.engine.conftest import LocalCluster, Reader, make_plan
 

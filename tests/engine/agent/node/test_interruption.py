@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.agent.node.interruption import Metadata, watch
-from engine.contract.events import NodeInterrupted
+from engine.contract.worker_events import NodeInterrupted
 from tests.engine.conftest import LocalCluster, Reader, make_plan
 
 TIME = "2026-11-20T22:31:05Z"

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from engine.agent.node.worker import start_failure
-from engine.contract.events import NodeExited, NodeLost
+from engine.contract.head_events import NodeLost
+from engine.contract.worker_events import NodeExited
 from tests.engine.conftest import LocalCluster, make_plan
 
 

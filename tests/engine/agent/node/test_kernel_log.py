@@ -9,7 +9,7 @@ from engine.agent.judge import kernel_messages
 from engine.agent.judge.kernel_messages import Crash, Kill
 from engine.agent.node.kernel_log import KernelLog
 from engine.agent.node.node_facts import gpu_facts, memory_facts, size_text
-from engine.contract.events import NodeFact
+from engine.contract.worker_events import NodeFact
 
 # Of Linux 6.18, of this project's machine (2026-11-23); the second kill as mm/oom_kill.c prints it.
 UNIT = "/system.slice/gpuctl-run-a-1.service"

@@ -20,8 +20,10 @@ from engine.agent.node.supervisor_link import (
     REBOOTED,
     SOCKET,
 )
-from engine.contract.events import NodeLost, NoWorker, to_line
+from engine.contract.event import to_line
+from engine.contract.head_events import NodeLost
 from engine.contract.verdict import Verdict
+from engine.contract.worker_events import NoWorker
 from tests.engine.conftest import LocalCluster, make_plan, unpacked_agent
 from tests.storm.supervise import workers_of
 

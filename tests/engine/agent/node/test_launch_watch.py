@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from engine.contract.events import NetworkSeen, RankStarted
+from engine.contract.head_events import NetworkSeen
 from engine.contract.plan import LaunchPlan, NetworkPlan
+from engine.contract.worker_events import RankStarted
 from tests.engine.conftest import LocalCluster, make_plan
 
 

@@ -14,7 +14,8 @@ from engine.agent.journal.redaction import Redaction
 from engine.agent.link.event_stream import EventStream
 from engine.agent.node import output
 from engine.agent.node.output import Log, pump
-from engine.contract.events import Event, Output
+from engine.contract.event import Event
+from engine.contract.worker_events import Output
 
 TOKEN = "hf_0123456789"
 PIECE = 32 * 1024  # characters of an event

@@ -16,7 +16,9 @@ from engine.agent.notify.notices import (
     wants,
     words,
 )
-from engine.contract.events import AttemptStarted, Event, NodeInterrupted, RunFinished, change
+from engine.contract.event import Event, change
+from engine.contract.head_events import AttemptStarted, RunFinished
+from engine.contract.worker_events import NodeInterrupted
 from engine.plan.notification_examples import examples
 from tests.engine.bare_events import QUEUED, STARTED, printed
 from tests.engine.conftest import make_plan

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engine.contract.codec import to_json
-from engine.contract.events import Event
+from engine.contract.event import Event
 from engine.plan.remote_paths import run_folder
 from engine.record.history import History
 from engine.record.journal_copy import recorded_events

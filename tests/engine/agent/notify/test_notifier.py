@@ -16,14 +16,9 @@ from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.notify import lifetime, notifier
 from engine.agent.notify.notification import SOCKET_S
 from engine.agent.notify.notifier import Notifier
-from engine.contract.events import (
-    LeaseEnding,
-    NodeInterrupted,
-    NotificationsEnded,
-    Notified,
-    RunFinished,
-)
+from engine.contract.head_events import LeaseEnding, NotificationsEnded, Notified, RunFinished
 from engine.contract.plan import LaunchPlan
+from engine.contract.worker_events import NodeInterrupted
 from engine.plan.notify_plan import secret_names
 from engine.record.result import ResultCollector
 from provision.setup.lease.units import set_end
