@@ -47,7 +47,7 @@ from benchmarks.floods import plan_of
 from benchmarks.scale_nodes import LINE, SimulatedNodes
 from benchmarks.scale_supervisor import NODES, PLAN
 from engine.agent.journal.journal_file import JOURNAL, JournalReader
-from engine.agent.link.heartbeat import BEAT_S
+from engine.agent.link.heartbeat_layout import BEAT_S
 from engine.contract.codec import from_json, to_json
 from engine.contract.plan import LaunchPlan, RetryPlan, RunOrder
 from engine.session.bundle import agent_bundle

@@ -21,6 +21,7 @@ from engine.agent.journal.journal import Message
 from engine.agent.judge.output_reader import OutputReader
 from engine.agent.link import heartbeat
 from engine.agent.link.heartbeat import HeartbeatServer
+from engine.agent.link.heartbeat_layout import BEAT_S
 from engine.agent.link.launcher import STOP_GRACE_S, Launcher
 from engine.agent.link.worker_link import MalformedEvent
 from engine.agent.link.workers import Workers
@@ -156,7 +157,7 @@ class RunningAttempt:
                     self._heartbeats.restart()
                     loop.add_reader(self._heartbeats, self._hear_heartbeats)
                     self._heartbeats_run = True
-            await asyncio.sleep(heartbeat.BEAT_S)
+            await asyncio.sleep(BEAT_S)
 
     def _hear_heartbeats(self) -> None:
         """Read all reports that wait."""

@@ -3,83 +3,52 @@
 A worker's process sends one per second and the supervisor's process answers it, so each side knows
 whether it can reach the other. They are separate processes (docs/decisions/180), so that they never
 wait for output, nor for Python's lock, which a thread without CPU time may hold. They do not wait
-for their owners either: reports that an owner does not read yet are kept (_Reports).
+for their owners either: they keep reports that an owner does not read yet (heartbeat_process.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import hmac
 import json
 import mmap
 import os
-import select
-import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.agent.journal.clock import StepWatch, time_of_day
-from engine.agent.link.process_title import rename_process
-from engine.agent.link.silence import SilenceWatch
-from engine.contract.codec import from_json, to_json
+from engine.agent.journal.clock import time_of_day
+from engine.agent.link.heartbeat_layout import (
+    BEAT_S,
+    HEARD,
+    LIFE,
+    NUMBER,
+    REPORT_BYTES,
+    SILENT,
+    STEP,
+    open_socket,
+)
+from engine.contract.codec import to_json
 from engine.contract.node_plan import HeartbeatAddress
 
-BEAT_S = 1.0
 SILENCE_S = 15.0  # a node without heartbeats for this time is lost
 HEAD_SILENCE_S = 20.0  # above SILENCE_S: the supervisor gives a node up before the node its job
 ANSWER_S = 30.0  # for the first answer, before the job starts
 NOTABLE_S = 5.0  # a silence of this time or more is reported when it ends
 HUNG_S = 120.0  # without a sign of life for this time, the supervisor's process stops answering
-
-_HEADER = struct.Struct(">cIQ")  # question or answer, rank, number of the beat
-_QUESTION, _ANSWER = b"q", b"a"
-_SILENT = b"silent "  # a worker's process reports this, and how often it has turned to another head
-_STEP = b"clock "  # a worker's process reports this, and by how many seconds the clock was set
-_SEAL = 16  # bytes of HMAC-SHA256
-_NUMBER = struct.Struct("=Q")  # of a worker's last beat
-_LIFE = struct.Struct("=d")  # the supervisor's last sign of life, on the monotonic clock
-_HEARD = struct.Struct("=dQ4sH")  # time of day, number of the beat, address and port of its sender
-_LOWEST = -20  # nice's most favourable value
-_INTERACTIVE = 6  # TC_PRIO_INTERACTIVE (linux/pkt_sched.h): sent before the job's bulk data
-_REPORT_BYTES = 1024  # more than a report or an order has
-# For a beat of 2,048 nodes at once: the kernel counts 768 bytes for a datagram, and its default of
-# 208 KiB (net.core.rmem_default) holds 277.
-_UNREAD_BYTES = 2 << 20
-_SO_RCVBUFFORCE = 33  # socket(7): beyond rmem_max, with CAP_NET_ADMIN
-_SO_PRIORITY = 12  # socket(7); PyPy does not name it
-# The folder or archive with the package `engine`, and the descriptors for `_run`.
+# The folder or archive with the package `engine`, and the descriptors for run_process.
 _PROGRAM = """\
 import sys
 sys.path.insert(0, sys.argv[1])
-from engine.agent.link.heartbeat import run_process
+from engine.agent.link.heartbeat_process import run_process
 run_process(*map(int, sys.argv[2:]))
 """
 _ROOT = str(Path(__file__).parents[3])
-
-
-def seal(key: bytes, kind: bytes, rank: int, number: int) -> bytes:
-    """Return the datagram of a heartbeat, signed with `key`."""
-    header = _HEADER.pack(kind, rank, number)
-    return header + hmac.digest(key, header, "sha256")[:_SEAL]
-
-
-def unseal(key: bytes, kind: bytes, data: bytes) -> tuple[int, int] | None:
-    """Return rank and number of a heartbeat; None if it is not of this run or not of `kind`."""
-    header, signature = data[: _HEADER.size], data[_HEADER.size :]
-    expected = hmac.digest(key, header, "sha256")[:_SEAL]
-    if len(header) != _HEADER.size or not hmac.compare_digest(signature, expected):
-        return None
-    of, rank, number = _HEADER.unpack(header)
-    return (rank, number) if of == kind else None
 
 
 class HeartbeatServer:
@@ -87,8 +56,8 @@ class HeartbeatServer:
 
     def __init__(self, key: bytes, ranks: int) -> None:
         # The process writes an entry per rank; after them is the supervisor's sign of life.
-        self._life = ranks * _HEARD.size
-        self._memory = _Memory(self._life + _LIFE.size)
+        self._life = ranks * HEARD.size
+        self._memory = _Memory(self._life + LIFE.size)
         self._heard = self._memory.map()
         self.signal_alive()
         self._key = key
@@ -100,7 +69,7 @@ class HeartbeatServer:
             "notable_s": NOTABLE_S,
             "hung_s": HUNG_S,
         }
-        self._beats = _socket()  # kept over restarts: workers know its port
+        self._beats = open_socket()  # kept over restarts: workers know its port
         self._beats.bind(("", 0))
         self.port: int = self._beats.getsockname()[1]
         self._process = self._start()
@@ -120,7 +89,7 @@ class HeartbeatServer:
 
     def signal_alive(self) -> None:
         """Show that the supervisor works: the process then answers for another HUNG_S."""
-        _LIFE.pack_into(self._heard, self._life, time.monotonic())
+        LIFE.pack_into(self._heard, self._life, time.monotonic())
 
     @property
     def pid(self) -> int:
@@ -139,7 +108,7 @@ class HeartbeatServer:
         """
         while True:
             try:
-                data = self._process.reports.recv(_REPORT_BYTES, socket.MSG_DONTWAIT)
+                data = self._process.reports.recv(REPORT_BYTES, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
             except OSError:  # it was killed before it read its order
@@ -150,7 +119,7 @@ class HeartbeatServer:
 
     def describe(self, rank: int) -> str:
         """Return a text about the rank's last heartbeat: number, sender, time."""
-        heard, number, address, port = _HEARD.unpack_from(self._heard, rank * _HEARD.size)
+        heard, number, address, port = HEARD.unpack_from(self._heard, rank * HEARD.size)
         if not number:
             return f"no heartbeat has come to port {self.port}"
         return f"heartbeat {number} from {socket.inet_ntoa(address)}:{port} at {time_of_day(heard)}"
@@ -182,7 +151,7 @@ class HeartbeatClient:
     def __init__(self, to: HeartbeatAddress, rank: int) -> None:
         self._to, self._rank = to, rank
         self._answered = threading.Event()
-        self._memory = _Memory(_NUMBER.size)  # the last beat: the next process counts on from it
+        self._memory = _Memory(NUMBER.size)  # the last beat: the next process counts on from it
         self._changed = threading.Lock()
         self._closed = threading.Event()
         self._reading: threading.Thread | None = None
@@ -202,11 +171,11 @@ class HeartbeatClient:
         def read() -> None:
             while not self._closed.is_set():
                 with contextlib.suppress(OSError):  # it was killed before it read an address
-                    while report := self._process.reports.recv(_REPORT_BYTES):
-                        if report.startswith(_SILENT):
-                            self._hear_silence(int(report[len(_SILENT) :]), on_silent)
-                        elif report.startswith(_STEP):
-                            on_step(float(report[len(_STEP) :]))
+                    while report := self._process.reports.recv(REPORT_BYTES):
+                        if report.startswith(SILENT):
+                            self._hear_silence(int(report[len(SILENT) :]), on_silent)
+                        elif report.startswith(STEP):
+                            on_step(float(report[len(STEP) :]))
                             continue
                         self._answered.set()
                 self._restart()
@@ -307,197 +276,3 @@ class _Process:
         self._process.kill()
         self._process.wait()
         self.reports.close()
-
-
-def run_process(reports: int, memory: int, beats: int | None = None) -> None:
-    """Send or answer heartbeats, as the owner orders, until the owner has ended.
-
-    All arguments are descriptors. This is the main function of a _Process.
-    """
-    # systemd sends SIGTERM to each process of a unit; this one must outlive the worker.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    rename_process("heartbeats")
-    raise_priority()
-    owner = socket.socket(fileno=reports)
-    with contextlib.suppress(ConnectionError), mmap.mmap(memory, 0) as shared:
-        os.close(memory)
-        line = owner.recv(_REPORT_BYTES)
-        if not line:
-            return
-        order = json.loads(line)
-        if beats is None:
-            _Asker(order, owner, shared).run(is_known=order["is_known"])
-        else:
-            _Answerer(order, owner, shared, socket.socket(fileno=beats)).run()
-
-
-class _Reports:
-    """The reports of a process to its owner, which may not read them for a while.
-
-    Sending never waits: what the socket does not take is kept until `is_late` is false again. A
-    node makes a report per silence, so there are few.
-    """
-
-    def __init__(self, owner: socket.socket) -> None:
-        owner.setblocking(False)
-        self._owner = owner
-        self._kept: deque[bytes] = deque()
-
-    def fileno(self) -> int:
-        """Return the descriptor that is writable when `send` may send more."""
-        return self._owner.fileno()
-
-    @property
-    def is_late(self) -> bool:
-        """Return whether the owner has not taken all reports yet."""
-        return bool(self._kept)
-
-    def add(self, report: bytes) -> None:
-        """Send the report after the earlier ones."""
-        self._kept.append(report)
-        self.send()
-
-    def send(self) -> None:
-        """Send what the owner takes of the kept reports. Raises ConnectionError at its end."""
-        while self._kept:
-            try:
-                self._owner.send(self._kept[0])
-            except BlockingIOError:
-                return
-            self._kept.popleft()
-
-
-class _Answerer:
-    """The supervisor's process: it records heartbeats, answers them and reports silences."""
-
-    def __init__(
-        self, order: dict[str, Any], owner: socket.socket, heard: mmap.mmap, beats: socket.socket
-    ) -> None:
-        self._key, self._ranks = bytes.fromhex(order["key"]), order["ranks"]
-        self._notable_s, self._hung_s = order["notable_s"], order["hung_s"]
-        self._heard, self._owner, self._beats = heard, owner, beats
-        self._reports = _Reports(owner)
-        self._watch = SilenceWatch(order["silence_s"])
-        for rank in range(self._ranks):  # those that an earlier process has recorded
-            if self._entry(rank)[1]:
-                self._watch.hear(rank, time.monotonic())
-
-    def run(self) -> None:
-        """Work until the supervisor's process has ended."""
-        look = time.monotonic()
-        while True:
-            late = [self._reports] if self._reports.is_late else []
-            readable, writable, _ = select.select([self._beats, self._owner], late, [], BEAT_S / 4)
-            if self._owner in readable:  # the supervisor has closed its end
-                return
-            if writable:
-                self._reports.send()
-            if self._beats in readable:
-                with contextlib.suppress(OSError):  # all are read
-                    for _ in range(self._ranks):
-                        self._answer(*self._beats.recvfrom(64))
-            if time.monotonic() >= look:
-                look = time.monotonic() + BEAT_S / 4
-                for rank in self._watch.look(time.monotonic()):
-                    self._report(rank=rank, last_heard=self._entry(rank)[0])
-
-    def _answer(self, data: bytes, sender: Any) -> None:
-        """Record the heartbeat and answer it; ignore one older than the last (replay)."""
-        rank, number = unseal(self._key, _QUESTION, data) or (0, 0)
-        if rank >= self._ranks or number <= self._entry(rank)[1]:
-            return
-        silence = self._watch.hear(rank, time.monotonic())
-        address = socket.inet_aton(sender[0]), sender[1]
-        _HEARD.pack_into(self._heard, rank * _HEARD.size, time.time(), number, *address)
-        if silence >= self._notable_s:
-            self._report(rank=rank, silence_s=round(silence, 1))
-        (sign_of_life,) = _LIFE.unpack_from(self._heard, self._ranks * _HEARD.size)
-        if time.monotonic() - sign_of_life < self._hung_s:
-            with contextlib.suppress(OSError):  # the network to this node is down
-                self._beats.sendto(seal(self._key, _ANSWER, rank, number), sender)
-
-    def _entry(self, rank: int) -> Any:
-        return _HEARD.unpack_from(self._heard, rank * _HEARD.size)
-
-    def _report(self, **fields: Any) -> None:
-        self._reports.add(json.dumps(fields).encode())
-
-
-class _Asker:
-    """The worker's process: it sends heartbeats and reports whether they are answered."""
-
-    def __init__(self, order: dict[str, Any], owner: socket.socket, last: mmap.mmap) -> None:
-        self._rank, self._owner, self._last = order["rank"], owner, last
-        self._reports = _Reports(owner)
-        self._turn_to(from_json(HeartbeatAddress, order["to"]))
-        self._clock = StepWatch()
-        self._beats = _socket()
-
-    def run(self, *, is_known: bool) -> None:
-        """Work until the worker's process has ended; `is_known` supervisors have answered it."""
-        if is_known:
-            self._watch.hear(0, time.monotonic())
-        while True:
-            number = _NUMBER.unpack(self._last[:])[0] + 1
-            _NUMBER.pack_into(self._last, 0, number)  # the supervisor ignores numbers it knows
-            with contextlib.suppress(OSError):  # no route at the moment
-                question = seal(self._key, _QUESTION, self._rank, number)
-                self._beats.sendto(question, self._address)
-            beat = time.monotonic() + BEAT_S
-            while (left := beat - time.monotonic()) > 0:
-                late = [self._reports] if self._reports.is_late else []
-                readable, writable, _ = select.select([self._beats, self._owner], late, [], left)
-                if writable:
-                    self._reports.send()
-                if self._owner in readable:
-                    data = self._owner.recv(_REPORT_BYTES)
-                    if not data:
-                        return
-                    self._turn_to(from_json(HeartbeatAddress, json.loads(data)))
-                    self._watch.hear(0, time.monotonic())  # its silence counts from now on
-                if self._beats in readable:
-                    data = b""
-                    with contextlib.suppress(OSError):  # the network is down: that is silence
-                        data = self._beats.recv(64)
-                    self._take(data)
-            if self._watch.look(time.monotonic()):
-                self._reports.add(_SILENT + str(self._turn).encode())
-            if step := self._clock.look():
-                self._reports.add(_STEP + f"{step:.1f}".encode())
-
-    def _turn_to(self, to: HeartbeatAddress) -> None:
-        self._address, self._key = (to.address, to.port), bytes.fromhex(to.key)
-        self._watch = SilenceWatch(to.silence_s)
-        self._turn = to.turn
-        self._newest = 0
-
-    def _take(self, data: bytes) -> None:
-        """Record an answer to this rank if it is newer than the earlier ones."""
-        rank, number = unseal(self._key, _ANSWER, data) or (self._rank, 0)
-        if rank != self._rank or number <= self._newest:
-            return
-        if not self._newest:
-            self._reports.add(b"answered")
-        self._newest = number
-        self._watch.hear(0, time.monotonic())
-
-
-def raise_priority() -> None:
-    """Raise this process's priority above that of a job's processes, if the machine permits it."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-    except OSError:  # a container without CAP_SYS_NICE, or real-time groups without a share
-        with contextlib.suppress(OSError):  # it then keeps the job's priority
-            os.setpriority(os.PRIO_PROCESS, 0, _LOWEST)
-
-
-def _socket() -> socket.socket:
-    """Return a UDP socket that never blocks."""
-    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    made.setblocking(False)
-    made.setsockopt(socket.SOL_SOCKET, _SO_PRIORITY, _INTERACTIVE)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _UNREAD_BYTES)  # at most rmem_max
-    with contextlib.suppress(OSError):  # without CAP_NET_ADMIN
-        made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _UNREAD_BYTES)
-    return made

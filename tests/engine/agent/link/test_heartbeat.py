@@ -18,14 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.agent.link import heartbeat
-from engine.agent.link.heartbeat import (
-    BEAT_S,
-    SILENCE_S,
-    HeartbeatClient,
-    HeartbeatServer,
-    seal,
-    unseal,
-)
+from engine.agent.link.heartbeat import SILENCE_S, HeartbeatClient, HeartbeatServer
+from engine.agent.link.heartbeat_layout import BEAT_S
+from engine.agent.link.heartbeat_process import seal, unseal
 from engine.agent.link.silence import STALL_S, SilenceWatch
 from engine.contract.node_plan import HeartbeatAddress
 from tests.processes import wait_for_end
