@@ -9,7 +9,7 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING, Protocol
 
-from engine.agent.link.ssh_multiplexing import MASTER_OPTIONS, master_command
+from engine.agent.link.ssh_multiplexing import CONNECT_S, SSH, master_command, ssh_to
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -23,8 +23,6 @@ processes: on the head a job leaves the supervisors of other runs their part. 10
 weight; systemd enables the CPU controller where a unit sets one ("Enabling and disabling
 controllers", https://freedesktop.org/software/systemd/man/252/systemd.resource-control.html,
 2026-11-23)."""
-CONNECT_S = 10
-_SSH = ("ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}")
 _POWER_OFF = (
     "systemd-run --no-block --quiet --collect --property=DefaultDependencies=no"
     " sh -c 'systemctl poweroff; sleep 60; systemctl poweroff -ff'"
@@ -32,14 +30,6 @@ _POWER_OFF = (
 """Powers a machine off, by the kernel if the shutdown hangs for a minute in a driver or a mount: as
 the end of a lease does (set_end.sh). The shutdown does not stop this unit."""
 _REACHED = """echo '{"kind": "reached"}'"""
-
-
-def ssh_to(ip: str, command: str) -> list[str]:
-    """Return the command line that runs a shell command as root on another node of the cluster.
-
-    It does not use ssh's keepalive, because the heartbeats detect nodes that do not answer.
-    """
-    return [*_SSH, *MASTER_OPTIONS, f"root@{ip}", command]
 
 
 def receive_agent(agent: str, data: bytes) -> str:
@@ -168,7 +158,7 @@ class Units:
         )
         argv = ["sh", "-c", command]
         if address != self.address:
-            argv = [*_SSH, "-S", "none", f"root@{address}", command]
+            argv = [*SSH, "-S", "none", f"root@{address}", command]
         process = await asyncio.create_subprocess_exec(
             *argv, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
         )
@@ -199,7 +189,7 @@ class Units:
 
         others = self._cluster_ips[1:]
         processes = [
-            await asyncio.create_subprocess_exec(*_SSH, f"root@{ip}", _POWER_OFF, stdin=DEVNULL)
+            await asyncio.create_subprocess_exec(*SSH, f"root@{ip}", _POWER_OFF, stdin=DEVNULL)
             for ip in others
         ]
         if processes:
@@ -227,7 +217,7 @@ class Units:
         return f"gpuctl-run-{self._folder.name}-{rank}.service"
 
     async def _spawn(self, argv: list[str]) -> Process:
-        import asyncio  # here: workers import this module too, for `ssh_to`
+        import asyncio  # here: clients import this module too, for `receive_agent`
 
         return await asyncio.create_subprocess_exec(
             *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD

@@ -14,7 +14,9 @@ PERSIST_S = 600
 CHECK_S = 5
 MASTER_OPTIONS = ("-o", "ControlMaster=no", "-S", "/run/gpuctl/ssh-%h")
 """Ssh's options to use a shared connection, if any. Its socket is in memory, for root only."""
-_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10"
+CONNECT_S = 10
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}")
+_SSH = " ".join(SSH)
 
 # $1 is the address, the rest is ssh's command line. A master that does not answer is replaced: its
 # node may have been replaced, or the connection may have broken while it was idle.
@@ -33,6 +35,14 @@ if ! alive < /dev/null > /dev/null 2>&1; then
 fi
 exec "$@"
 """
+
+
+def ssh_to(ip: str, command: str) -> list[str]:
+    """Return the command line that runs a shell command as root on another node of the cluster.
+
+    It does not use ssh's keepalive, because the heartbeats detect nodes that do not answer.
+    """
+    return [*SSH, *MASTER_OPTIONS, f"root@{ip}", command]
 
 
 def master_command(ip: str, words: list[str]) -> list[str]:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from engine.agent.journal.journal import Message
-from engine.agent.link.launcher import CONNECT_S, STOP_GRACE_S, Launcher
+from engine.agent.link.launcher import STOP_GRACE_S, Launcher
+from engine.agent.link.ssh_multiplexing import CONNECT_S
 from engine.agent.link.worker_link import Channel
 from engine.contract.event import Event
 from engine.contract.worker_events import NodePrepared, NoWorker, Output, Reached, WorkerEnded

@@ -31,7 +31,8 @@ from typing import Any, BinaryIO
 
 from engine.agent.journal.locks import locked, protect_folder
 from engine.agent.journal.run_folders import TREE, mark_used
-from engine.agent.link.launcher import receive_agent, ssh_to
+from engine.agent.link.launcher import receive_agent
+from engine.agent.link.ssh_multiplexing import ssh_to
 
 ENTRIES = "entries.json"
 FANOUT = 4

@@ -21,8 +21,8 @@ import threading
 from pathlib import Path
 
 from engine.agent.link.event_stream import Message
-from engine.agent.link.launcher import STOP_GRACE_S, ssh_to
 from engine.agent.link.listener import Listener
+from engine.agent.link.ssh_multiplexing import ssh_to
 from engine.agent.node.exec_client import FAILED, SOCKET
 from engine.agent.node.host import Place
 from engine.agent.node.process_group import ProcessGroup
@@ -33,11 +33,12 @@ AT_ONCE = 4096  # 512 nodes with 8 ranks, one command per rank (horovodrun)
 class Entrance:
     """The folder `bin/` and the socket of a run, and the processes that were started through them.
 
-    `hosts` are all nodes of the run (LaunchPlan.hosts), `rank` is this node's.
+    `hosts` are all nodes of the run (LaunchPlan.hosts), `rank` is this node's, `grace_s` the time
+    between SIGTERM and SIGKILL.
     """
 
-    def __init__(self, folder: Path, place: Place, hosts: str, rank: int) -> None:
-        self._folder, self._place = folder, place
+    def __init__(self, folder: Path, place: Place, hosts: str, rank: int, grace_s: float) -> None:
+        self._folder, self._place, self._grace_s = folder, place, grace_s
         nodes = [line.split() for line in hosts.splitlines()]
         self._ips = {name: ip for ip, *names in nodes for name in (ip, *names)}
         self._own = {"", "localhost", socket.gethostname(), *nodes[rank]}
@@ -141,7 +142,8 @@ class Entrance:
 
         Processes that it leaves behind, such as a launcher's daemon, run on until the unit ends.
         """
-        ending = threading.Thread(target=_end_when_left, args=(group, connection), daemon=True)
+        left = (group, connection, self._grace_s)
+        ending = threading.Thread(target=_end_when_left, args=left, daemon=True)
         ending.start()
         code = group.wait() or 0
         with self._changed:
@@ -160,13 +162,13 @@ def _answer(connection: socket.socket, status: int) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _end_when_left(group: ProcessGroup, connection: socket.socket) -> None:
+def _end_when_left(group: ProcessGroup, connection: socket.socket, grace_s: float) -> None:
     with contextlib.suppress(OSError):  # the caller was killed, which counts as a disconnect
         connection.recv(1)  # the caller sends nothing: this returns when either side closes
     if group.status is not None:
         return
     group.signal(signal.SIGTERM)
-    group.wait(STOP_GRACE_S)
+    group.wait(grace_s)
     group.signal(signal.SIGKILL)
 
 

@@ -103,7 +103,7 @@ class Worker:
         rank = self._node.rank
         image = order.image
         self._place: Place = Container(image, folder, rank) if image else Host()
-        self._entrance = Entrance(folder, self._place, order.hosts, rank)
+        self._entrance = Entrance(folder, self._place, order.hosts, rank, order.grace_s)
         self._ranks = Ranks(folder, rank, report)
         self._sampler = Sampler(folder, report)
         self._script = folder / f"job-{rank}.sh"

@@ -26,7 +26,8 @@ from engine.agent.journal.journal import E, Journal
 from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.judge.output_reader import DERIVED, OutputReader
 from engine.agent.link import control
-from engine.agent.link.launcher import CONNECT_S, HELD, STOP_GRACE_S
+from engine.agent.link.launcher import HELD, STOP_GRACE_S
+from engine.agent.link.ssh_multiplexing import CONNECT_S
 from engine.agent.link.workers import DISMISS_S
 from engine.agent.metrics.samples import Samples
 from engine.agent.node import evidence

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from engine.agent.link.launcher import STOP_GRACE_S
 from engine.agent.node import exec_client
 from engine.agent.node.exec_server import AT_ONCE, Entrance
 from engine.agent.node.host import Host
@@ -52,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for rank, name in enumerate(("node0", "node1")):
         there = tmp_path / name
         there.mkdir()
-        entrance = Entrance(there, Host(), HOSTS, rank)
+        entrance = Entrance(there, Host(), HOSTS, rank, STOP_GRACE_S)
         entrance.open({**Host().environment(), "ODD": ODD, "NODE": name})
         entrances.append(entrance)
     yield tmp_path / "node0"
@@ -201,7 +202,7 @@ def test_the_jobs_own_python_stands_not_in_the_way(folder: Path, tmp_path: Path)
 
 
 def test_there_is_a_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entrance = Entrance(folder.parent, Host(), HOSTS, 0)
+    entrance = Entrance(folder.parent, Host(), HOSTS, 0, STOP_GRACE_S)
     monkeypatch.setattr(entrance, "_room", threading.Semaphore(1))
     entrance.open(Host().environment())
     marker = f"{os.getpid()}.5"
@@ -219,7 +220,7 @@ def test_there_is_a_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_requests_that_are_none_take_no_room(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entrance = Entrance(folder.parent, Host(), HOSTS, 0)
+    entrance = Entrance(folder.parent, Host(), HOSTS, 0, STOP_GRACE_S)
     monkeypatch.setattr(entrance, "_room", threading.Semaphore(1))
     entrance.open(Host().environment())
     for request in ({"do": "run"}, {"do": "run", "host": "node0", "command": "nul \0"}):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.agent.link.launcher import STOP_GRACE_S
 from engine.agent.node.exec_client import SOCKET
 from engine.agent.node.exec_server import Entrance
 from engine.agent.node.host import Host
@@ -56,7 +57,7 @@ def test_the_job_of_a_worker_is_not_reaped_while_its_group_may_get_signals(
 def test_a_command_whose_caller_left_gets_no_signal_after_it_was_reaped(
     tmp_path: Path, late: list[int]
 ) -> None:
-    entrance = Entrance(tmp_path, Host(), "10.213.1.10 node0\n", 0)
+    entrance = Entrance(tmp_path, Host(), "10.213.1.10 node0\n", 0, STOP_GRACE_S)
     entrance.open(Host().environment())
     mark = tmp_path / "pid"
     command = f"echo $$ > {mark}.part; mv {mark}.part {mark}; exec sleep 1000"
