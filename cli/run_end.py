@@ -72,9 +72,9 @@ def removable(
     No run begins on the cluster during the block, and no client of another machine removes it.
     The head of a lost run is not asked: it may be what was lost.
     """
-    from cli.held import others_on
     from engine.agent.head.cluster_locks import BUSY, HEALS, HELD, REMOVAL, TAKEN
     from engine.session.head import hold
+    from operations.cluster_occupancy import is_kept_by_others
 
     cluster = there.cluster
     if is_lost or is_removed(here, cluster, out):
@@ -89,7 +89,9 @@ def removable(
             if answer == TAKEN:
                 forget = f"`gpuctl down {cluster}` removes this machine's record of it"
                 out.note(f"-- another gpuctl removes cluster {cluster}: {forget}")
-            is_kept = answer == TAKEN or (answer != HELD and others_on(here, cluster, run_id, out))
+            is_kept = answer == TAKEN or (
+                answer != HELD and is_kept_by_others(here, cluster, run_id, out.progress())
+            )
             if is_kept or answer not in (BUSY, HEALS):
                 yield not is_kept
 
@@ -109,12 +111,12 @@ def destroy(here: "ChosenTarget", run_id: str, there: "Inventory", out: "Output"
 
     GpuctlError when that fails. Then the nodes power off by themselves, and the hint says so.
     """
-    from cli.commands.down import remove
     from engine.session.head import prevent_power_off
+    from operations.release import remove
 
     try:
         with prevent_power_off(run_id, there), out.progress() as view:
-            return remove(here, there.cluster, view)
+            return remove(here, there.cluster, watcher=view)
     except GpuctlError as error:
         rest = "its nodes power off by themselves within 3 minutes, other resources bill on"
         error.hint = f"{error.hint}; {rest}" if error.hint else rest
@@ -133,10 +135,10 @@ def report_removal(gone: "Teardown | GpuctlError | None", out: "Output") -> floa
 
 def report_teardown(teardown: "Teardown", out: "Output") -> None:
     """Print the removed resources and their cost; as JSON the run's document has them."""
-    from cli.commands.down import show
+    from cli.render.teardown import show_teardown
 
     if not out.as_json:
-        show(teardown, out)
+        show_teardown(teardown, out)
 
 
 def record_cost(gone: "Teardown | GpuctlError | None", runs: Path, run_id: str) -> None:

@@ -87,14 +87,13 @@ def _unfit(there: "Inventory", target: "Target", out: "Output") -> "list[Node]":
 
 
 def _refuse_while_held(here: "ChosenTarget", cluster: str, out: "Output") -> None:
-    from cli.held import describe, holders_of
-    from config.errors import InputError
+    from operations.cluster_occupancy import check_free
 
-    runs = holders_of(here, cluster, out)
-    if runs:
-        run_id = runs[0].run_id
-        raise InputError(
-            f"{describe(here, cluster, runs)}, and its nodes would end",
-            f"stop the run first (`gpuctl stop {run_id}`); a run with `retry` replaces lost nodes"
-            " by itself",
-        )
+    check_free(
+        here,
+        cluster,
+        "its nodes would end",
+        "stop the run first (`gpuctl stop {run}`); a run with `retry` replaces lost nodes by"
+        " itself",
+        out.progress(),
+    )

@@ -105,8 +105,8 @@ def _record(there: "Inventory", target: "Target") -> "ClusterRecord":
 
 def _confirm(here: "ChosenTarget", there: "Inventory", out: "Output", *, yes: bool) -> None:
     """Ask before nodes are measured; InputError if a run uses them, or if they are not ready."""
-    from cli.held import describe, holders_of
     from config.errors import InputError
+    from operations.cluster_occupancy import check_free
 
     if _record(there, here.cluster_target(there.cluster)).status == "failed":
         raise InputError(
@@ -114,13 +114,8 @@ def _confirm(here: "ChosenTarget", there: "Inventory", out: "Output", *, yes: bo
             "check it without --deep, or repeat `gpuctl up` first",
         )
 
-    runs = holders_of(here, there.cluster, out)
-    if runs:
-        run_id = runs[0].run_id
-        raise InputError(
-            f"{describe(here, there.cluster, runs)}, and --deep measures its nodes",
-            f"wait for its end (`gpuctl wait {run_id}`)",
-        )
+    reason, hint = "--deep measures its nodes", "wait for its end (`gpuctl wait {run}`)"
+    check_free(here, there.cluster, reason, hint, out.progress())
     question = f"Measure cluster {there.cluster} for up to an hour? No run can use it meanwhile"
     out.confirm(question, yes)
 

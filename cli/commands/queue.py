@@ -121,11 +121,14 @@ def queue_places(
 
     A run that has started since has the place 0. A head that does not answer is a warning.
     """
-    from cli.held import holders_of
+    clusters = dict.fromkeys(entry.cluster for entry in entries if entry.status == "queued")
+    if not clusters:
+        return {}
+    from operations.cluster_occupancy import find_runs  # asyncssh: `ps` answers at once
 
     places: dict[str, int] = {}
-    for cluster in dict.fromkeys(entry.cluster for entry in entries if entry.status == "queued"):
-        holders = holders_of(here, cluster, out)
+    for cluster in clusters:
+        holders = find_runs(here, cluster, out.progress())
         places |= {holder.run_id: place for place, holder in _numbered(holders)}
     return places
 

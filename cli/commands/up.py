@@ -58,7 +58,6 @@ def up(
     $ gpuctl up --for train.yaml
     $ gpuctl up cluster.yaml --for train.yaml
     """
-    from cli.held import refuse_while_held
     from cli.lease import chosen_lease
     from config.loading.substitutions import Substitutions
     from provision import up as life
@@ -80,15 +79,22 @@ def up(
     fleet_plan.check_replacement()
     plan = fleet_plan.plan
     if plan.ends_machines:
-        refuse_while_held(here, cluster.name, out)
+        _check_free(here, cluster.name, out)
     if not plan.is_empty:
         out.confirm(f"Create or change cluster {cluster.name}?", yes)
     if plan.ends_machines and not yes:  # one may have begun while the person read the plan
-        refuse_while_held(here, cluster.name, out)
+        _check_free(here, cluster.name, out)
     with out.progress() as view:
         here.ensure_image(cluster.image, target.region, view.report)
         inventory = life.up(fleet_plan, target, view.report)
     out.show(inventory.model_dump(mode="json"), _lines(inventory))
+
+
+def _check_free(here: "ChosenTarget", cluster: str, out: "Output") -> None:
+    from operations.cluster_occupancy import check_free
+
+    hint = "stop the run first (`gpuctl stop {run}`) or wait for its end (`gpuctl wait {run}`)"
+    check_free(here, cluster, "this plan ends machines", hint, out.progress())
 
 
 def _propose(

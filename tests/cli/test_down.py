@@ -131,7 +131,7 @@ def test_runs_are_lost_with_this_machines_cluster_alone(
         return Teardown(name, (), 1.0, None)
 
     monkeypatch.setattr("provision.down.down", take_down)
-    monkeypatch.setattr("provision.ownership.find_ownership", lambda *_: None)
+    monkeypatch.setattr("operations.release.find_ownership", lambda *_: None)
     done = CliRunner().invoke(app, ["down", "demo", "--id", "aaaa", "--yes"])
     assert done.exit_code == 0, done.output
     with History(remembered.runs) as history:
@@ -150,9 +150,9 @@ def test_nothing_is_removed_while_another_client_makes_nodes_again(
         yield answer
 
     holder = Holder(run_id="job-000001", state="started", nodes=("node0",))
-    monkeypatch.setattr("cli.held.holders_of", lambda *_: (holder,))
-    monkeypatch.setattr("engine.session.head.hold", hold)
-    monkeypatch.setattr("provision.records.record.load_inventory", lambda *_: make_inventory(1))
+    monkeypatch.setattr("operations.release.find_runs", lambda *_: (holder,))
+    monkeypatch.setattr("operations.cluster_occupancy.hold", hold)
+    monkeypatch.setattr("operations.cluster_occupancy.load_inventory", lambda *_: make_inventory(1))
     monkeypatch.setattr("provision.down.down", lambda name, *_: Teardown(name, (), 1.0, None))
     record.write(a_record().now("ready"), remembered)
     done = CliRunner().invoke(app, ["down", "demo", "--yes"])

@@ -193,7 +193,7 @@ def test_the_end_of_a_run_waits_for_a_client_that_makes_nodes(
         yield answers.pop(0)
 
     monkeypatch.setattr("engine.session.head.hold", hold)
-    monkeypatch.setattr("cli.held.others_on", lambda *_: False)
+    monkeypatch.setattr("operations.cluster_occupancy.is_kept_by_others", lambda *_: False)
     monkeypatch.setattr("cli.run_end.is_removed", lambda *_: False)
     with removable(SimpleNamespace(), "job-000001", THERE, Output()) as may_remove:  # type: ignore[arg-type]
         assert (may_remove, answers) == (True, [])

@@ -94,7 +94,7 @@ def replaced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return make_inventory(3).model_copy(update={"nodes": tuple(anew)})
 
     monkeypatch.setattr("provision.healing.replace", replace)
-    monkeypatch.setattr("cli.held.holders_of", lambda *_: ())
+    monkeypatch.setattr("operations.cluster_occupancy.find_runs", lambda *_: ())
     return names
 
 
@@ -178,7 +178,7 @@ def test_heal_asks_and_leaves_a_cluster_with_a_run(
         " add --yes if that is what you want"
     )
     holder = Holder(run_id="job-000001", state="started", nodes=("node0",))
-    monkeypatch.setattr("cli.held.holders_of", lambda *_: (holder,))
+    monkeypatch.setattr("operations.cluster_occupancy.find_runs", lambda *_: (holder,))
     assert str(heal("node1", "--yes").exception) == (
         "run job-000001 has been on cluster demo, started from another machine, and its nodes would"
         " end; stop the run first (`gpuctl stop job-000001`); a run with `retry` replaces lost"

@@ -77,7 +77,7 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Teardown(name, (), 60.0, None)
 
     monkeypatch.setattr("provision.down.down", take_down)
-    monkeypatch.setattr("provision.ownership.find_ownership", lambda *_: None)  # it asks AWS
+    monkeypatch.setattr("operations.release.find_ownership", lambda *_: None)  # it asks AWS
     return names
 
 
@@ -193,7 +193,7 @@ def test_a_run_that_began_while_the_plan_was_read_is_seen(
 ) -> None:
     planned(monkeypatch, REPLACES)
     asked: list[str] = []
-    monkeypatch.setattr("cli.held.refuse_while_held", lambda here, name, out: asked.append("head"))
+    monkeypatch.setattr("operations.cluster_occupancy.check_free", lambda *_: asked.append("head"))
     monkeypatch.setattr(Output, "confirm", lambda out, question, yes: asked.append("person"))
     assert gpuctl("up", str(file)).exit_code == 0
     assert asked == ["head", "person", "head"]

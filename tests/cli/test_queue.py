@@ -41,6 +41,7 @@ def head(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> list[Holder]:
         return tuple(answer)
 
     monkeypatch.setattr("engine.session.cluster_runs.find_holders", find)
+    monkeypatch.setattr("operations.cluster_occupancy.find_holders", find)
     return answer
 
 

@@ -125,9 +125,7 @@ def test_only_what_exec_uses_is_imported(cluster: Site, tmp_path: Path) -> None:
     assert imported & heavy == set()
 
 
-@pytest.mark.parametrize(
-    "command", [["ps"], ["ssh", "demo"], ["down", "demo", "--yes"], ["status"]]
-)
+@pytest.mark.parametrize("command", [["ps"], ["ssh", "demo"], ["status"]])
 def test_commands_that_open_no_connection_import_no_ssh(command: list[str], tmp_path: Path) -> None:
     _, imported = modules(tmp_path, "--lab", *command)
     assert "asyncssh" not in imported

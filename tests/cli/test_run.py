@@ -231,11 +231,11 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The clusters that a command removed; its run's supervisor was told that somebody is there."""
     names: list[str] = []
 
-    def remove(here: ChosenTarget, cluster: str, view: object) -> Teardown:
+    def remove(here: ChosenTarget, cluster: str, *, watcher: object) -> Teardown:
         names.append(cluster)
         return Teardown(cluster, ("VPC vpc-1",), 60.0, 1.5)
 
-    monkeypatch.setattr("cli.commands.down.remove", remove)
+    monkeypatch.setattr("operations.release.remove", remove)
     monkeypatch.setattr(
         "engine.session.head.prevent_power_off", lambda *_: contextlib.nullcontext()
     )
@@ -302,7 +302,7 @@ def test_a_cluster_that_another_client_removes_or_other_runs_use_is_left_to_them
     printed: str,
 ) -> None:
     other = Holder(run_id="other-000002", state="waiting", nodes=("node0",))
-    monkeypatch.setattr("cli.held.holders_of", lambda *_: (other,))
+    monkeypatch.setattr("operations.cluster_occupancy.find_runs", lambda *_: (other,))
     running(monkeypatch, finished)
     monkeypatch.setattr("engine.session.head.hold", lambda *_: contextlib.nullcontext(answer))
     done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
@@ -368,11 +368,11 @@ def test_a_removal_that_fails_is_told_behind_the_result(
     removed: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(*_: object) -> Teardown:
+    def fail(*_: object, **__: object) -> Teardown:
         raise CloudError("AWS still has VPC vpc-1", "repeat `gpuctl down demo` later")
 
     running(monkeypatch, finished)
-    monkeypatch.setattr("cli.commands.down.remove", fail)
+    monkeypatch.setattr("operations.release.remove", fail)
     done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
     assert "Run job-" in done.stdout.splitlines()[-1]
     assert isinstance(done.exception, CloudError)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from cli.commands.down import _check_owner
+from cli.commands.down import _ask_for_name
 from cli.main import app
 from cli.output import Output
 from config.errors import InputError
 from config.progress import silent
 from config.target import Target
 from operations.chosen_target import ChosenTarget
+from operations.release import check_owner
 from provision.aws.account import Caller, owner_tag
 from provision.aws.clients import client, forget_clients
 from provision.aws.resources import Resource, find_all
@@ -293,9 +294,10 @@ def command(
 
     def call(*words: str, typed: str | None = None) -> None:
         monkeypatch.setattr(sys, "stdin", Terminal(typed) if typed else io.StringIO())
-        here, out = ChosenTarget(region="us-east-1"), Output()
         owner = words[1] if words else None
-        _check_owner(here, "demo", None, owner, out)
+        ownership = check_owner(ChosenTarget(region="us-east-1"), "demo", owner=owner)
+        if ownership is not None:
+            _ask_for_name(ownership, Output())
 
     return call
 

@@ -1,0 +1,53 @@
+"""The removal of a cluster as text and JSON."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from config.quantities import elapsed, money
+
+if TYPE_CHECKING:
+    from cli.output import Output
+    from operations.release import Teardown, Verification
+
+
+def show_teardown(teardown: "Teardown", out: "Output") -> None:
+    """Print the number of removed resources and the cluster's cost on stdout."""
+    out.show(asdict(teardown), [teardown_text(teardown)])
+    _warn(teardown, out)
+
+
+def show_verified(teardown: "Teardown", verification: "Verification", out: "Output") -> None:
+    """Print what AWS lists of the removed cluster; as JSON with the removal, which text has."""
+    document = {**asdict(teardown), "verified": asdict(verification)}
+    out.show(document, [_verification_text(verification)])
+
+
+def note_teardown(teardown: "Teardown", out: "Output") -> None:
+    """Print the removal as a note, before it is verified."""
+    out.note(teardown_text(teardown))
+    _warn(teardown, out)
+
+
+def teardown_text(teardown: "Teardown") -> str:
+    """Return the line about the removal: the number of resources, and the cluster's cost."""
+    cost = "cost unknown" if teardown.cost_usd is None else f"about {money(teardown.cost_usd)}"
+    return (
+        f"Cluster {teardown.name} is gone: {len(teardown.removed)} resources removed, "
+        f"up {elapsed(teardown.seconds_up)}, {cost} at list price."
+    )
+
+
+def _warn(teardown: "Teardown", out: "Output") -> None:
+    for warning in teardown.warnings:
+        out.warn(warning)
+
+
+def _verification_text(verification: "Verification") -> str:
+    tags = " and ".join(f"{tag}={value}" for tag, value in verification.tags.items())
+    count = len(verification.instances)
+    ended = f"; {count} instances are terminated" if verification.instances else ""
+    return (
+        f"Verified: AWS lists nothing with {tags} in {verification.region},"
+        f" of {len(verification.kinds)} kinds of resources, asked {verification.rounds}"
+        f" times{ended}."
+    )

@@ -1,0 +1,86 @@
+"""The runs on a cluster: an operation finds them before it takes anything from the cluster."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from config.errors import InputError, NodeError, StateError
+from engine.agent.head.cluster_locks import DOWN, HEALS
+from engine.record.history import History
+from engine.session.cluster_runs import Holder, find_holders
+from engine.session.head import hold
+from operations.chosen_target import ChosenTarget
+from operations.watcher import Watcher
+from provision.records.record import load_inventory
+
+
+def find_runs(here: ChosenTarget, cluster: str, watcher: Watcher) -> tuple[Holder, ...]:
+    """Return the runs that are on the cluster or wait for it.
+
+    A head that does not answer is a warning: it must not prevent removal of the rest.
+    """
+    try:
+        inventory = load_inventory(cluster, here.cluster_target(cluster))
+    except (InputError, StateError, ValueError):
+        # It never was ready, its file is damaged, or the disk is full: no head to ask.
+        return ()
+    try:
+        return asyncio.run(find_holders(inventory))
+    except NodeError as error:
+        watcher.warn(f"whether a run is on cluster {cluster} is unknown: {error.message}")
+        return ()
+
+
+def occupancy_text(here: ChosenTarget, cluster: str, runs: Sequence[Holder]) -> str:
+    """Return which run is on the cluster, since when, whether this machine started it; how many.
+
+    Return an empty text without runs.
+    """
+    if not runs:
+        return ""
+    run, *more = runs
+    others = "" if not more else " (and 1 more)" if len(more) == 1 else f" (and {len(more)} more)"
+    since = f" since {run.since:%Y-%m-%d %H:%M:%S} UTC" if run.since else ""
+    is_ours = True
+    with suppress(StateError), History(here.state / "runs") as history:  # the disk may be full
+        is_ours = any(known.run_id == run.run_id for known in history.runs())
+    whose = "" if is_ours else ", started from another machine"
+    return f"run {run.run_id}{others} has been on cluster {cluster}{since}{whose}"
+
+
+def check_free(here: ChosenTarget, cluster: str, reason: str, hint: str, watcher: Watcher) -> None:
+    """Raise InputError if a run is on the cluster.
+
+    `reason` says why it must be free. `hint` is the remedy, with `{run}` for the run's id.
+    """
+    runs = find_runs(here, cluster, watcher)
+    if runs:
+        text = f"{occupancy_text(here, cluster, runs)}, and {reason}"
+        raise InputError(text, hint.format(run=runs[0].run_id))
+
+
+@contextmanager
+def prevent_healing(here: ChosenTarget, cluster: str, runs: Sequence[Holder]) -> Iterator[None]:
+    """Let no client make lost nodes again in this block, which removes the cluster with its runs.
+
+    Raise InputError while a client does. A head that does not answer prevents nothing.
+    """
+    if not runs:  # nodes are made again for runs alone
+        yield
+        return
+    run_id, inventory = runs[0].run_id, load_inventory(cluster, here.cluster_target(cluster))
+    with hold(run_id, inventory, DOWN) as answer:
+        if answer == HEALS:
+            raise InputError(
+                f"cluster {cluster} is not removed: another gpuctl makes its lost nodes again",
+                f"wait for it, or end it where it runs; then repeat `gpuctl down {cluster}`",
+            )
+        yield
+
+
+def is_kept_by_others(here: ChosenTarget, cluster: str, run_id: str, watcher: Watcher) -> bool:
+    """Return whether other runs than this one, which is over, keep the cluster; warn of them."""
+    others = [run for run in find_runs(here, cluster, watcher) if run.run_id != run_id]
+    if others:
+        watcher.warn(f"cluster {cluster} is not destroyed: {occupancy_text(here, cluster, others)}")
+    return bool(others)

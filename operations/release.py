@@ -1,0 +1,121 @@
+"""Give a cluster back: everything of it is removed, whatever state it is in."""
+
+import shlex
+from dataclasses import dataclass, replace
+
+from config.errors import InputError, RunError, StateError
+from engine.record.history import History
+from engine.session.cluster_runs import Holder
+from nodes import dial
+from operations.chosen_target import ChosenTarget
+from operations.cluster_occupancy import find_runs, occupancy_text, prevent_healing
+from operations.watcher import LoggingWatcher, Watcher
+from provision import down as removal
+from provision.down import Teardown
+from provision.ownership import Ownership, find_ownership
+from provision.records.record import last_known
+from provision.removal.verification import Verification
+from provision.removal.verification import verify as verify_removal
+
+__all__ = [
+    "Ownership",
+    "Removal",
+    "Teardown",
+    "Verification",
+    "check_owner",
+    "down",
+    "plan_removal",
+    "remove",
+    "verify",
+]
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The removal of a cluster, before it is carried out.
+
+    `cluster_id` chooses one of several clusters of that name; None is this machine's, or the only
+    one. `runs` end with the cluster; `occupancy` is the sentence about them, empty without runs.
+    """
+
+    cluster: str
+    cluster_id: str | None = None
+    runs: tuple[Holder, ...] = ()
+    occupancy: str = ""
+
+
+def plan_removal(
+    here: ChosenTarget,
+    cluster: str,
+    *,
+    cluster_id: str | None = None,
+    watcher: Watcher = LoggingWatcher(),
+) -> Removal:
+    """Return what a removal of the cluster would end; the cluster's head is asked for its runs."""
+    here.require_lab()
+    if cluster_id is not None:
+        record = last_known(cluster, here.remembered())
+        if record is None or record.id != cluster_id:
+            # Another person's cluster of that name: its head is unknown here.
+            return Removal(cluster, cluster_id)
+    runs = find_runs(here, cluster, watcher)
+    return Removal(cluster, cluster_id, runs, occupancy_text(here, cluster, runs))
+
+
+def check_owner(
+    here: ChosenTarget, cluster: str, *, cluster_id: str | None = None, owner: str | None = None
+) -> Ownership | None:
+    """Return whose cluster it is if somebody has to agree to its removal, else None.
+
+    Nobody has to if it is this caller's, or if `owner` names its owner. Raises InputError if
+    `owner` is not the cluster's.
+    """
+    ownership = find_ownership(cluster, here.cluster_target(cluster), cluster_id)
+    if ownership is None or (ownership.is_ours and owner is None):
+        return None
+    if owner is None:
+        return ownership
+    if owner != ownership.owner:
+        raise InputError(
+            f"cluster '{cluster}' (id {ownership.id or 'none'}) {ownership.text}, not to {owner}",
+            f"write {shlex.join(['--owner', ownership.owner])} if that is the one you mean",
+        )
+    return None
+
+
+def down(here: ChosenTarget, planned: Removal, *, watcher: Watcher = LoggingWatcher()) -> Teardown:
+    """Remove everything of the cluster; its runs that were still going on are recorded as failed.
+
+    InputError while a client makes the cluster's lost nodes again.
+    """
+    with prevent_healing(here, planned.cluster, planned.runs):
+        return remove(here, planned.cluster, cluster_id=planned.cluster_id, watcher=watcher)
+
+
+def remove(
+    here: ChosenTarget,
+    cluster: str,
+    *,
+    cluster_id: str | None = None,
+    watcher: Watcher = LoggingWatcher(),
+) -> Teardown:
+    """Remove the cluster, whoever may use it; record the runs that were still on it as failed."""
+    target = here.cluster_target(cluster)
+    dial.end(str(target.clusters / cluster))
+    teardown = removal.down(cluster, target, watcher.report, cluster_id)
+    if last_known(cluster, target) is not None:
+        return teardown  # another person's was removed: this machine's cluster and its runs stay
+    try:
+        with History(target.runs) as history:
+            for run in history.runs():
+                if run.cluster == cluster and not run.is_over:
+                    history.mark_lost(run.run_id, "its cluster was removed")
+    except (StateError, RunError) as error:  # a full disk: the cluster is gone, its runs stay
+        return replace(teardown, warnings=(*teardown.warnings, str(error)))
+    return teardown
+
+
+def verify(here: ChosenTarget, teardown: Teardown) -> Verification:
+    """Ask AWS what is left of the removed cluster; CloudError if something is."""
+    target = replace(here.target(teardown.region), region=teardown.region)
+    return verify_removal(teardown.name, teardown.id, target)
