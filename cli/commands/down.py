@@ -11,7 +11,6 @@ from cli.options import YesOption, chosen_target, output
 from cli.render.teardown import note_teardown, show_teardown, show_verified
 from config.errors import InputError
 from operations import release
-from operations.release import check_owner, plan_removal
 
 if TYPE_CHECKING:
     from cli.output import Output
@@ -47,13 +46,13 @@ def down(
     """
     here, out = chosen_target(context), output(context)
     with out.progress() as view:
-        removal = plan_removal(here, cluster, cluster_id=cluster_id, watcher=view)
+        removal = release.plan_removal(here, cluster, cluster_id=cluster_id, watcher=view)
     if removal.occupancy and yes:
         out.warn(f"{removal.occupancy}; it ends with the cluster")
     ends = f"{removal.occupancy}; it ends with the cluster. " if removal.occupancy else ""
     which = f" {cluster_id}" if cluster_id else ""
     out.confirm(f"{ends}Remove cluster {cluster}{which} and everything in it?", yes)
-    ownership = check_owner(here, cluster, cluster_id=cluster_id, owner=owner)
+    ownership = release.check_owner(here, cluster, cluster_id=cluster_id, owner=owner)
     if ownership is not None:
         _ask_for_name(ownership, out)
     with out.progress() as view:
