@@ -1,7 +1,8 @@
 """Modules that are executed when they are first used: help and completion use none of them.
 
-Operations import boto3, asyncssh and Pulumi, which takes up to a second. A command names a whole
-module (`from operations import release`), and the first attribute that it uses executes it
+Operations import boto3, asyncssh and Pulumi, which takes up to a second. Rendering imports
+rich or yaml. Files are read with pydantic. A command names a whole module
+(`from operations import release`), and the first attribute that it uses executes it
 (https://docs.python.org/3/library/importlib.html#importlib.util.LazyLoader, 2026-11-27).
 """
 
@@ -12,7 +13,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from types import ModuleType
 
-_LAZY = ("operations.", "config.loading.", "config.schema")
+_LAZY = ("operations.", "cli.render.", "config.")
 
 
 class _LazyFinder(MetaPathFinder):

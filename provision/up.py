@@ -24,12 +24,14 @@ from provision.aws.account import resolve_credentials
 from provision.aws.clients import client
 from provision.aws.concurrency import request_pool
 from provision.aws.resources import Resource, find_all
-from provision.costs.cost import hourly_usd
+from provision.costs.cost import access_prices, hourly_usd
+from provision.costs.prices import total_usd
 from provision.foreign_tags import existing_tags, keep_foreign_tags
 from provision.launch.launch import FleetLaunch
 from provision.lease import note_ends, note_launches
 from provision.machines import BASTION
 from provision.ownership import ownership
+from provision.preflight.image_software import software_rows
 from provision.preflight.preflight import resolve
 from provision.preflight.replacements import (
     OlderSettings,
@@ -71,6 +73,21 @@ class FleetPlan:
     def kept(self) -> dict[str, OlderSettings]:
         """The nodes that keep older settings, because nobody has named them."""
         return {name: one for name, one in self.older.items() if name not in self.replaced}
+
+    @property
+    def access_prices(self) -> tuple[tuple[str, float | None], ...]:
+        """Return the parts of the access to the nodes, each with its name and dollars per hour."""
+        return access_prices(self.resolved)
+
+    @property
+    def total_usd(self) -> float | None:
+        """Return the cost during `lifetime.max`, None without a lifetime or price."""
+        return total_usd(self.resolved, self.hourly_usd)
+
+    @property
+    def software(self) -> tuple[tuple[str, str], ...]:
+        """Return names and versions of the software on each node, as far as they are known."""
+        return software_rows(self.resolved)
 
     def check_replacement(self) -> None:
         """Raise InputError if nodes would keep settings in which all nodes must agree."""

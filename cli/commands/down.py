@@ -8,7 +8,7 @@ import typer
 
 from cli.arguments import ClusterArgument
 from cli.options import YesOption, chosen_target, output
-from cli.render.teardown import note_teardown, show_teardown, show_verified
+from cli.render import teardown as render
 from config.errors import InputError
 from operations import release
 
@@ -58,10 +58,10 @@ def down(
     with out.progress() as view:
         teardown = release.down(here, removal, watcher=view)
     if verify:
-        note_teardown(teardown, out)
-        show_verified(teardown, release.verify(here, teardown), out)
+        render.note_teardown(teardown, out)
+        render.show_verified(teardown, release.verify(here, teardown), out)
     else:
-        show_teardown(teardown, out)
+        render.show_teardown(teardown, out)
 
 
 def _ask_for_name(ownership: "Ownership", out: "Output") -> None:

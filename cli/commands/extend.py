@@ -7,6 +7,10 @@ import typer
 
 from cli.arguments import ClusterArgument
 from cli.options import chosen_target, output
+from config import duration
+from config.errors import InputError
+from nodes.names import fold
+from operations import lease
 
 
 def extend(
@@ -22,18 +26,12 @@ def extend(
 
     $ gpuctl extend demo 2h
     """
-    from config.duration import parse_duration
-    from config.errors import InputError
-    from nodes.names import fold
-    from provision.lease import extend as move
-
     here, out = chosen_target(context), output(context)
     try:
-        seconds = parse_duration(by)
+        seconds = duration.parse_duration(by)
     except ValueError as error:
         raise InputError(f"DURATION {error}, not '{by}'", "gpuctl extend demo 2h") from None
-    with out.progress():
-        moved = move(cluster, seconds, here.cluster_target(cluster))
+    moved = lease.extend(here, cluster, seconds)
     document = {
         "cluster": cluster,
         "before": _time(moved.before),

@@ -227,8 +227,8 @@ def _saved(path: Path, dry_run: bool) -> "Inventory":
 
 def _inventory(here: "ChosenTarget", name: str | None, wanted: "Run", file: Path) -> "Inventory":
     """Return the inventory of the named cluster, by default of the run file's or the only one."""
-    from cli.proposal import no_cluster_hint
     from config.errors import InputError
+    from operations.proposal import no_cluster_hint
     from provision.records.record import load_inventory, records
 
     here.require_lab()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands.plan import cluster_of, show
+from cli.lease import ask_for_lease
 from cli.options import (
     RefreshOption,
     ReplaceOption,
@@ -15,14 +15,16 @@ from cli.options import (
     chosen_target,
     output,
 )
+from cli.render import plan as render
+from cli.render import proposal as proposal_text
+from config.errors import InputError
+from config.loading import load, substitutions
+from operations import lease, proposal, rent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.output import Output
-    from config.loading.substitutions import Substitutions
-    from nodes.inventory import Inventory
-    from operations.chosen_target import ChosenTarget
+    from operations.rent import Inventory
 
 
 _File = Annotated[
@@ -58,66 +60,39 @@ def up(
     $ gpuctl up --for train.yaml
     $ gpuctl up cluster.yaml --for train.yaml
     """
-    from cli.lease import chosen_lease
-    from config.loading.substitutions import Substitutions
-    from provision import up as life
-
     here, out = chosen_target(context), output(context)
     if for_ is not None:
-        _propose(for_, file, Substitutions(tuple(set_ or ()), runtimes), here, out, yes=yes)
+        given = substitutions.Substitutions(tuple(set_ or ()), runtimes)
+        if file is None and yes:
+            hint = f"gpuctl up cluster.yaml --for {for_} --yes"
+            raise InputError("--yes needs a name for the cluster file that --for proposes", hint)
+        proposed = proposal.propose(here, for_, substitutions=given, warn=out.complain)
+        text = proposal_text.cluster_file(proposed, for_)
         if file is None:
+            out.show(proposal_text.proposal_json(proposed), [text.rstrip("\n")])
             return
+        proposal.write_file(text, file)
+        out.note(text.rstrip("\n"))
+        out.note(f"-- written to {file}")
     if file is None:
         context.fail("Missing argument 'FILE'.")
-    cluster = chosen_lease(cluster_of(file, out), here, out, no_lease=no_lease, yes=yes)
-    with out.progress() as view:
-        here.ensure_lab(view.report)
-        target = here.target(cluster.region)
-        fleet_plan = life.plan(cluster, target, view.report, refresh=refresh, replace=replace or ())
-    if not out.as_json and not (out.is_quiet and yes):  # nobody is asked about it
-        show(fleet_plan, out)
-    fleet_plan.check_replacement()
-    plan = fleet_plan.plan
-    if plan.ends_machines:
-        _check_free(here, cluster.name, out)
-    if not plan.is_empty:
-        out.confirm(f"Create or change cluster {cluster.name}?", yes)
-    if plan.ends_machines and not yes:  # one may have begun while the person read the plan
-        _check_free(here, cluster.name, out)
-    with out.progress() as view:
-        here.ensure_image(cluster.image, target.region, view.report)
-        inventory = life.up(fleet_plan, target, view.report)
-    out.show(inventory.model_dump(mode="json"), _lines(inventory))
-
-
-def _check_free(here: "ChosenTarget", cluster: str, out: "Output") -> None:
-    from operations.cluster_occupancy import check_free
-
-    hint = "stop the run first (`gpuctl stop {run}`) or wait for its end (`gpuctl wait {run}`)"
-    check_free(here, cluster, "this plan ends machines", hint, out.progress())
-
-
-def _propose(
-    run_file: Path,
-    file: Path | None,
-    given: "Substitutions",
-    here: "ChosenTarget",
-    out: "Output",
-    *,
-    yes: bool,
-) -> None:
-    """Write the proposed cluster file, or print it if there is no name for it."""
-    from cli.proposal import proposal_for, show, write
-    from config.errors import InputError
-
-    if file is None and yes:
-        hint = f"gpuctl up cluster.yaml --for {run_file} --yes"
-        raise InputError("--yes needs a name for the cluster file that --for proposes", hint)
-    proposal = proposal_for(run_file, given, here.region, out)
-    if file is None:
-        show(proposal, run_file, out)
+    cluster = load.load_cluster(file, out.complain)
+    if no_lease:
+        cluster = lease.without_lease(cluster)
     else:
-        write(proposal, run_file, file, out)
+        cluster = ask_for_lease(here, lease.with_lifetime(here, cluster), out, yes=yes)
+    with out.progress() as view:
+        fleet_plan = rent.plan(here, cluster, refresh=refresh, replace=replace or (), watcher=view)
+    if not out.as_json and not (out.is_quiet and yes):  # nobody is asked about it
+        render.show_plan(fleet_plan, out)
+    if not yes:
+        with out.progress() as view:
+            rent.check(here, fleet_plan, watcher=view)  # before a person is asked
+        if not fleet_plan.plan.is_empty:
+            out.confirm(f"Create or change cluster {cluster.name}?")
+    with out.progress() as view:
+        inventory = rent.up(here, fleet_plan, watcher=view)
+    out.show(inventory.model_dump(mode="json"), _lines(inventory))
 
 
 def _lines(inventory: "Inventory") -> "Iterator[str]":

@@ -4,18 +4,24 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from config.duration import format_duration
 from config.quantities import money, price
 from nodes.names import fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cli.output import Output
     from config.cluster.resolved import Interface, Resolved
-    from infra.stack.changes import Plan
-    from provision.up import FleetPlan
+    from operations.rent import FleetPlan, Plan
 
 _FILE_SYSTEMS = ("aws:efs/fileSystem:FileSystem", "aws:fsx/lustreFileSystem:LustreFileSystem")
 _SIGNS = {"create": "+", "update": "~", "replace": "-/+", "delete": "-", "same": " "}
+
+
+def show_plan(fleet: "FleetPlan", out: "Output") -> None:
+    """Print the plan on stdout."""
+    out.show(plan_json(fleet), plan_lines(fleet))
 
 
 def plan_lines(fleet: "FleetPlan") -> list[str]:
@@ -36,7 +42,7 @@ def plan_lines(fleet: "FleetPlan") -> list[str]:
         lines.append("  No changes: the cluster is what the file says.")
     lines += ["", *replaced_lines(fleet), *older_lines(fleet), capacity_line(resolved)]
     lines += [*existing_lines(resolved), *network_lines(resolved)]
-    lines += [*storage_lines(resolved), *software_lines(resolved), ""]
+    lines += [*storage_lines(resolved), *software_lines(fleet), ""]
     counts = Counter(plan.counts)
     lines.append(
         f"Plan: {counts['create']} to create, {counts['update']} to change, "
@@ -128,12 +134,10 @@ def network_lines(resolved: "Resolved") -> list[str]:
     return lines
 
 
-def software_lines(resolved: "Resolved") -> list[str]:
+def software_lines(fleet: "FleetPlan") -> list[str]:
     """Return the versions of the software on each node, where they are known."""
-    from provision.preflight.image_software import software_rows
-
-    rows = software_rows(resolved)
-    head = [f"Software of each node, image {resolved.cluster.image}:"] if rows else []
+    rows, image = fleet.software, fleet.resolved.cluster.image
+    head = [f"Software of each node, image {image}:"] if rows else []
     return [*head, *(f"  {name:<16} {text}" for name, text in rows)]
 
 
@@ -179,14 +183,12 @@ pricing and billing", 2026-11-20)."""
 
 def cost_line(fleet: "FleetPlan") -> str:
     """Return the fleet's cost per hour with its parts and the source of the prices."""
-    from provision.costs.cost import access_prices
-
     resolved = fleet.resolved
     instance = resolved.instance_type
     if fleet.hourly_usd is None:
         return f"Cost: unknown, {instance.name} has no price in {resolved.price_source}."
     nodes = (f"{resolved.cluster.nodes} x {instance.name}", instance.price_usd_h)
-    parts = ", ".join(f"{what} {price(usd)}" for what, usd in (nodes, *access_prices(resolved)))
+    parts = ", ".join(f"{what} {price(usd)}" for what, usd in (nodes, *fleet.access_prices))
     total = money(fleet.hourly_usd)
     terms = _TERMS[resolved.cluster.capacity.type]
     return f"Cost: {total} per hour ({parts}; {terms}, {resolved.price_source})."
@@ -210,11 +212,8 @@ def begin_line(fleet: "FleetPlan") -> str | None:
 
 def total_line(fleet: "FleetPlan") -> str | None:
     """Return the fleet's cost during `lifetime.max`; None without a lifetime or price."""
-    from config.duration import format_duration
-    from provision.costs.prices import total_usd
-
     lifetime = fleet.resolved.cluster.lifetime
-    total = total_usd(fleet.resolved, fleet.hourly_usd)
+    total = fleet.total_usd
     if lifetime is None or total is None:
         return None
     return f"For all of lifetime.max ({format_duration(lifetime.max)}): {money(total)}."
@@ -222,9 +221,6 @@ def total_line(fleet: "FleetPlan") -> str | None:
 
 def plan_json(fleet: "FleetPlan") -> dict[str, Any]:
     """Return the plan as JSON: every change, the layout of every node, the cost."""
-    from provision.costs.prices import total_usd
-    from provision.preflight.image_software import software_rows
-
     resolved = fleet.resolved
     return {
         "cluster": resolved.cluster.name,
@@ -247,9 +243,9 @@ def plan_json(fleet: "FleetPlan") -> dict[str, Any]:
         "older": {name: older.reason for name, older in fleet.kept.items()},
         "counts": fleet.plan.counts,
         "hourly_usd": fleet.hourly_usd,
-        "total_usd": total_usd(resolved, fleet.hourly_usd),
+        "total_usd": fleet.total_usd,
         "price_source": resolved.price_source,
-        "software": dict(software_rows(resolved)),
+        "software": dict(fleet.software),
         "storage": resolved.cluster.storage.model_dump(mode="json"),
         "warnings": [*loss_warnings(fleet.plan), *resolved.warnings],
     }

@@ -37,11 +37,11 @@ Warn = Callable[[str], None]
 _NO_OVERRIDES = Overrides()
 
 
-def _ignore(_: str) -> None:
+def ignore(_: str) -> None:
     """Drop a warning."""
 
 
-def load_cluster(path: Path, warn: Warn = _ignore) -> Cluster:
+def load_cluster(path: Path, warn: Warn = ignore) -> Cluster:
     """Return the cluster that the file describes; `warn` gets each warning about a valid file.
 
     Raises InvalidFiles with every error, InputError for a file that cannot be read.
@@ -52,7 +52,7 @@ def load_cluster(path: Path, warn: Warn = _ignore) -> Cluster:
 def load_run(
     path: Path,
     overrides: Overrides = _NO_OVERRIDES,
-    warn: Warn = _ignore,
+    warn: Warn = ignore,
     *,
     is_strict: bool = False,
 ) -> Run:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cli.lease import with_lifetime
 from cli.main import app
 from cli.options import Options, chosen_target
 from config.cluster.cluster_file import Cluster, Lifetime
 from config.settings import VARIABLES
 from operations.chosen_target import ChosenTarget
+from operations.lease import with_lifetime
 from provision.records.record import write
 from tests.provision.test_record import a_record
 
@@ -67,14 +67,14 @@ def test_as_json(file: Path) -> None:
 
 def test_a_new_cluster_without_a_lifetime_gets_that_of_the_settings(file: Path) -> None:
     here = ChosenTarget()
-    assert with_lifetime(CLUSTER, here).lifetime == Lifetime.model_construct(max=8 * 3600)
+    assert with_lifetime(here, CLUSTER).lifetime == Lifetime.model_construct(max=8 * 3600)
     short = CLUSTER.model_copy(update={"lifetime": Lifetime.model_construct(max=60)})
-    assert with_lifetime(short, here) == short
+    assert with_lifetime(here, short) == short
     write(a_record("demo"), here.remembered())
     file.write_text("lifetime: 2h\n")
-    assert with_lifetime(CLUSTER, here).lifetime == a_record("demo").resolved.cluster.lifetime
+    assert with_lifetime(here, CLUSTER).lifetime == a_record("demo").resolved.cluster.lifetime
     file.unlink()
-    assert with_lifetime(CLUSTER, here).lifetime == a_record("demo").resolved.cluster.lifetime
+    assert with_lifetime(here, CLUSTER).lifetime == a_record("demo").resolved.cluster.lifetime
 
 
 def test_settings_reach_the_target(file: Path) -> None:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.lease import ask_for_lease, with_lifetime, without_lease
+from cli.lease import ask_for_lease
 from cli.output import Output
 from config.cluster.cluster_file import Cluster, Lifetime
 from config.errors import InputError
 from config.target import Target
 from operations.chosen_target import ChosenTarget
+from operations.lease import with_lifetime, without_lease
 from provision.records.record import write
 from tests.provision.test_record import a_record
 
@@ -51,7 +52,7 @@ def test_without_a_terminal_a_warning(
     yes: bool,
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("8h\n"))
-    assert ask_for_lease(CLUSTER, here, Output(), yes=yes) == CLUSTER
+    assert ask_for_lease(here, CLUSTER, Output(), yes=yes) == CLUSTER
     assert capsys.readouterr().err == WARNING
 
 
@@ -59,7 +60,7 @@ def test_yes_asks_nothing_on_a_terminal(
     here: ChosenTarget, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal("8h\n"))
-    assert ask_for_lease(CLUSTER, here, Output(), yes=True) == CLUSTER
+    assert ask_for_lease(here, CLUSTER, Output(), yes=True) == CLUSTER
     assert capsys.readouterr().err == WARNING
 
 
@@ -72,14 +73,14 @@ def test_an_answer_is_the_lease(
     seconds: int,
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
-    asked = ask_for_lease(CLUSTER, here, Output(), yes=False)
+    asked = ask_for_lease(here, CLUSTER, Output(), yes=False)
     assert asked.lifetime == Lifetime.model_construct(max=seconds)
     assert capsys.readouterr().err == QUESTION
 
 
 def test_none_is_an_answer(here: ChosenTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal("none\n"))
-    assert ask_for_lease(CLUSTER, here, Output(), yes=False) == CLUSTER
+    assert ask_for_lease(here, CLUSTER, Output(), yes=False) == CLUSTER
 
 
 @pytest.mark.parametrize("answer", ["", "\n", "yes\n", "8\n"])
@@ -88,7 +89,7 @@ def test_another_answer_creates_nothing(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     with pytest.raises(InputError) as refused:
-        ask_for_lease(CLUSTER, here, Output(), yes=False)
+        ask_for_lease(here, CLUSTER, Output(), yes=False)
     assert str(refused.value) == (
         "the end of cluster demo must be a whole number (at most 6 digits) and a unit: s, m, h or"
         " d (30m, 8h); repeat `up`, set `lifetime: {max: 8h}` in the file, or say --no-lease"
@@ -105,8 +106,8 @@ def test_a_cluster_that_exists_keeps_its_lease_unasked(
     """Its answer is in no file, and another one would replace the nodes."""
     monkeypatch.setattr(sys, "stdin", Terminal("2h\n"))
     keep(kept, here)
-    assert with_lifetime(CLUSTER, here) == kept
-    assert ask_for_lease(kept, here, Output(), yes=False) == kept
+    assert with_lifetime(here, CLUSTER) == kept
+    assert ask_for_lease(here, kept, Output(), yes=False) == kept
     assert capsys.readouterr().err == ""
 
 

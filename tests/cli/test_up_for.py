@@ -8,8 +8,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from cli.output import Output
-from cli.proposal import no_cluster_hint, proposal_for
 from config.catalogue.instance_types import catalogue
 from config.cluster.cluster_file import Cluster
 from config.errors import InputError
@@ -17,6 +15,8 @@ from config.loading.load import check, load_cluster, load_run, unchecked_require
 from config.loading.substitutions import NO_SUBSTITUTIONS
 from config.target import Target
 from engine.plan.launch_plan import launch_plan
+from operations.chosen_target import ChosenTarget
+from operations.proposal import no_cluster_hint, propose
 from tests import golden
 from tests.engine.conftest import make_inventory
 
@@ -231,10 +231,11 @@ def test_the_hint_knows_manifests_and_reads_no_pipe(tmp_path: Path) -> None:
     assert no_cluster_hint(run, tmp_path / "pipe") == "make one with `gpuctl up FILE`"
 
 
-def test_warnings_about_the_run_file_are_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_warnings_about_the_run_file_are_reported(
+    tmp_path: Path,
 ) -> None:
     file = tmp_path / "t.dstack.yml"
     file.write_text(TRAIN + "resources: {gpu: T4}\nnods: 2\n")
-    proposal_for(file, NO_SUBSTITUTIONS, None, Output())
-    assert "W207 unknown key 'nods'" in capsys.readouterr().err
+    warnings: list[str] = []
+    propose(ChosenTarget(), file, warn=warnings.append)
+    assert ["W207 unknown key 'nods'" in warning for warning in warnings] == [True]

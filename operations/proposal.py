@@ -1,0 +1,67 @@
+"""The cluster that a run file asks for, before there is a file of the cluster."""
+
+from pathlib import Path
+
+from config.command_text import command_text
+from config.errors import InputError
+from config.loading.load import Warn, ignore, load_run, unchecked_requirements
+from config.loading.overrides import Overrides
+from config.loading.substitutions import NO_SUBSTITUTIONS, Substitutions
+from config.run.run_file import Run
+from engine.plan import proposal as engine_proposal
+from engine.plan.proposal import Proposal
+from operations.chosen_target import ChosenTarget
+from provision.costs.cost import catalogue_access_usd
+
+__all__ = ["Proposal", "catalogue_access_usd", "no_cluster_hint", "propose", "write_file"]
+
+
+def propose(
+    here: ChosenTarget,
+    run_file: Path,
+    *,
+    substitutions: Substitutions = NO_SUBSTITUTIONS,
+    warn: Warn = ignore,
+) -> Proposal:
+    """Return the cluster that the run file asks for; `warn` gets the file's warnings.
+
+    Raises InputError if the file does not name a type of node, or if no type fits.
+    """
+    warnings: list[str] = []
+    run = load_run(run_file, Overrides(manifest=substitutions), warnings.append)
+    with_needs = _with_requirements(run, run_file, substitutions)
+    if with_needs is run:  # those of a manifest are about what `run` ignores
+        for warning in warnings:
+            warn(warning)
+    return engine_proposal.propose(with_needs, here.region)
+
+
+def no_cluster_hint(run: Run, run_file: Path) -> str:
+    """Return the remedy for a run without a cluster; it names `--for` if the file knows enough."""
+    # A pipe cannot be read again.
+    is_file = run_file.is_file()
+    with_needs = _with_requirements(run, run_file, NO_SUBSTITUTIONS) if is_file else run
+    if with_needs.requires is not None and with_needs.requires.name_a_type:
+        return f"{command_text('gpuctl up --for {}', run_file)} proposes one that fits"
+    return "make one with `gpuctl up FILE`"
+
+
+def write_file(text: str, file: Path) -> None:
+    """Write the text of a proposed cluster file; InputError if there is such a file."""
+    try:
+        with file.open("x", encoding="utf-8") as new:
+            new.write(text)
+    except FileExistsError:
+        hint = (
+            f"name a new file, or bring up what it describes: {command_text('gpuctl up {}', file)}"
+        )
+        raise InputError(f"{file} exists, and --for writes a new cluster file", hint) from None
+    except OSError as error:
+        reason = f"{file} cannot be written: {error.strerror}"
+        raise InputError(reason, "name a file in a folder of yours") from error
+
+
+def _with_requirements(run: Run, run_file: Path, substitutions: Substitutions) -> Run:
+    """Return the run with what its manifest asks of nodes; the same run if it is no manifest."""
+    needs = unchecked_requirements(run_file, substitutions) if run.requires is None else None
+    return run if needs is None else run.model_copy(update={"requires": needs})
