@@ -1,16 +1,20 @@
 """`gpuctl capacity TYPE`: where the type is available, and its prices; it reserves nothing."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.options import chosen_target, output
+from config.catalogue import instance_types
+from config.quantities import money, price
+from operations import capacity as operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.output import Output
-    from provision.capacity import CapacityReport
+    from operations.capacity import CapacityReport
 
 
 def capacity(
@@ -27,25 +31,17 @@ def capacity(
     $ gpuctl capacity p5.48xlarge
     $ gpuctl capacity p5.48xlarge --nodes 4 --region us-east-2
     """
-    from dataclasses import asdict
-
     here, out = chosen_target(context), output(context)
     with out.progress() as view:
-        here.ensure_lab(view.report)
-    from provision.capacity import capacity as ask
-
-    found = ask(instance_type, nodes, here.target())
+        found = operation.find(here, instance_type, nodes=nodes, watcher=view)
     out.show(asdict(found), lines(found, out))
 
 
 def lines(found: "CapacityReport", out: "Output") -> "Iterator[str]":
     """Yield zones with their spot price, then reservations, then blocks to buy."""
-    from config.catalogue.instance_types import PRICES_DATE
-    from config.quantities import money, price
-
     yield (
         f"{found.instance_type} in {found.region}: on-demand {money(found.on_demand_usd_h)} per"
-        f" hour (list price of {PRICES_DATE}, us-east-1)"
+        f" hour (list price of {instance_types.PRICES_DATE}, us-east-1)"
     )
     yield ""
     spots = ((zone, found.spot_usd_h.get(zone)) for zone in found.zones)

@@ -1,31 +1,18 @@
 """`gpuctl doctor`: what gpuctl sees of engine, backend, credentials and lab, with remedies."""
 
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
 
 from cli.options import chosen_target, output
+from operations import doctor as operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.output import Output
-    from operations.chosen_target import ChosenTarget
-
-
-@dataclass(frozen=True)
-class Check:
-    """A check of one part; `remedy` is empty where nothing is to be done.
-
-    `needed` says whether commands on this target (AWS, or the lab with --lab) fail without it.
-    """
-
-    name: str
-    seen: str
-    remedy: str = ""
-    needed: bool = True
+    from operations.doctor import Check
 
 
 def doctor(context: typer.Context) -> None:
@@ -38,13 +25,13 @@ def doctor(context: typer.Context) -> None:
     $ gpuctl doctor --lab
     """
     out = output(context)
-    checks = list(_checks(chosen_target(context)))
+    checks = list(operation.checks(chosen_target(context)))
     out.show([asdict(check) for check in checks], _lines(checks, out))
     if any(check.remedy and check.needed for check in checks):
         raise typer.Exit(1)
 
 
-def _lines(checks: list[Check], out: "Output") -> "Iterator[str]":
+def _lines(checks: list["Check"], out: "Output") -> "Iterator[str]":
     rows = []
     for check in checks:
         mark = "ok" if not check.remedy else "!!" if check.needed else "--"
@@ -52,156 +39,3 @@ def _lines(checks: list[Check], out: "Output") -> "Iterator[str]":
         if check.remedy:
             rows.append(("", "", check.remedy))
     yield from out.table(("", "CHECK", "FOUND"), rows)
-
-
-def _checks(here: "ChosenTarget") -> "Iterator[Check]":
-    yield engine_check()
-    yield _backend(here)
-    yield _credentials(here)
-    yield from _proxies(here)
-    yield from _permissions(here)
-    yield _session_plugin(here)
-    yield from _lab(here)
-
-
-def engine_check() -> Check:
-    """Check Pulumi's engine: the one that commands use, or what they do without one."""
-    from config.errors import GpuctlError
-    from infra.stack.installation import REMEDY, installed_engine, missing_engine
-
-    name = "Pulumi's engine"
-    try:
-        engine = installed_engine()
-    except GpuctlError as error:
-        return Check(name, error.message, error.hint)
-    if engine is not None:
-        return Check(name, f"{engine.path} {engine.version}")
-    remedy = "the first command that needs it downloads it; if get.pulumi.com is closed, "
-    return Check(name, missing_engine(), remedy + REMEDY, needed=False)
-
-
-def _backend(here: "ChosenTarget") -> Check:
-    """Check that this machine can use the team's bucket as commands do, if there is one."""
-    from config.bucket import bucket_of
-    from config.errors import GpuctlError
-
-    where = here.backend or (here.state / "pulumi").as_uri()
-    if bucket_of(where) is None or here.is_lab_down():
-        return Check("backend", where)
-    from provision.records.shared import try_bucket
-
-    try:
-        count = try_bucket(here.remembered())
-    except GpuctlError as error:
-        return Check("backend", error.message, error.hint)
-    return Check("backend", f"{where}: {count} shared {'cluster' if count == 1 else 'clusters'}")
-
-
-def _credentials(here: "ChosenTarget") -> Check:
-    from config.errors import GpuctlError
-
-    if here.lab:
-        return Check("credentials", "of the lab")
-    try:
-        from provision.aws.account import caller, credentials_source
-
-        target = here.target()
-        who, way = caller(target), credentials_source(target)
-    except GpuctlError as error:
-        return Check("credentials", error.message, error.hint)
-    return Check("credentials", f"account {who.account}, {who.arn} ({way}), {target.region}")
-
-
-_PROXIES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY")
-
-
-def _proxies(here: "ChosenTarget") -> "Iterator[Check]":
-    """Show the proxies of the environment, through which AWS is reached; without their passwords.
-
-    The lab, ssh and Pulumi's engine on this machine are reached directly.
-    """
-    import os
-    import re
-
-    given = {name: os.environ[name] for name in _PROXIES if os.environ.get(name)}
-    if given and not here.lab:
-        shown = (f"{name}={re.sub('[^/@]*@', '***@', value)}" for name, value in given.items())
-        yield Check("proxies", f"AWS and downloads: {', '.join(shown)}", needed=False)
-
-
-def _permissions(here: "ChosenTarget") -> "Iterator[Check]":
-    """Check which actions the credentials do not allow; nothing if AWS does not know them."""
-    from config.errors import GpuctlError
-
-    if here.is_lab_down():
-        return
-    try:
-        from provision.aws.account import caller
-        from provision.permissions.actions import COMMANDS, FEATURES, needed
-        from provision.permissions.boundary import CREATE, find_boundary
-        from provision.permissions.check import RoleOfNodes, missing_permissions
-
-        target = here.target()
-        who = caller(target)
-    except GpuctlError:
-        return  # the line about credentials has the reason
-    nodes = RoleOfNodes()
-    basic = needed(COMMANDS, ("network",))
-    try:
-        with suppress(GpuctlError):  # without the permission to ask it counts as missing
-            nodes = RoleOfNodes(find_boundary(target, who))
-        found = missing_permissions(target, who, needed(COMMANDS, FEATURES), nodes)
-    except GpuctlError as error:
-        remedy = "allow iam:SimulatePrincipalPolicy"
-        yield Check("permissions", f"not known: {error.message}", remedy, needed=False)
-        return
-    remedy = "`gpuctl iam-policy` prints a policy that allows them"
-    missing = [action for action in found.required if action in basic]
-    others = [action for action in found.required if action not in basic]
-    if not missing:
-        yield Check("permissions", "all that every cluster needs")
-    else:
-        yield Check("permissions", f"missing: {', '.join(missing)}", remedy)
-    if others:
-        seen = f"missing for Session Manager, shared storage or spot: {', '.join(others)}"
-        yield Check("permissions", seen, remedy, needed=False)
-    if found.unbounded:
-        seen = f"missing for Session Manager: {found.without_boundary}"
-        yield Check("permissions", seen, CREATE, needed=False)
-    for warning in found.warnings:
-        yield Check("permissions", warning, remedy, needed=False)
-
-
-def _session_plugin(here: "ChosenTarget") -> Check:
-    """Check the Session Manager plugin, which only `network.access: ssm` needs."""
-    import shutil
-
-    from config.target import Target
-    from provision.setup.session_manager import (
-        INSTALL,
-        plugin_problem,
-        plugin_version,
-        version_text,
-    )
-
-    command = Target.session_plugin
-    name = command[0]
-    if here.lab:
-        return Check(name, "of the lab", needed=False)
-    problem = plugin_problem(command)
-    if problem:
-        return Check(name, f"{problem}; network.access: ssm needs it", INSTALL, needed=False)
-    version = version_text(plugin_version(command) or ())
-    return Check(name, f"{shutil.which(name)} {version}", needed=False)
-
-
-def _lab(here: "ChosenTarget") -> "Iterator[Check]":
-    from lab.lifecycle import status
-    from lab.prerequisites import missing
-
-    lacking, needed = missing(), here.lab is not None
-    for each in lacking:
-        yield Check(f"lab: {each.name}", each.problem, each.remedy, needed)
-    if not lacking:
-        now = status(here.chosen_lab)
-        yield Check("lab", f"up at {now.api_url}" if now.up else "down, can start", needed=needed)

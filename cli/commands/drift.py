@@ -2,17 +2,19 @@
 
 import json
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
 
 from cli.arguments import ClusterArgument
 from cli.options import chosen_target, output
+from operations import drift as operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from provision.drift import Drift, ForeignTag
+    from operations.drift import Drift, ForeignTag
 
 CHANGED = 2
 """The exit code if something differs, as `terraform plan -detailed-exitcode` has it: 0 without
@@ -33,14 +35,9 @@ def drift(context: typer.Context, cluster: ClusterArgument) -> None:
     $ gpuctl drift demo
     $ gpuctl drift demo --json
     """
-    from dataclasses import asdict
-
-    from provision.drift import drift as compare
-
     here, out = chosen_target(context), output(context)
-    target = here.cluster_target(cluster)
     with out.progress() as view:
-        found = compare(cluster, target, view.report)
+        found = operation.find(here, cluster, watcher=view)
     out.show(asdict(found), _lines(found))
     if not found.is_empty:
         raise typer.Exit(CHANGED)

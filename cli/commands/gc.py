@@ -2,19 +2,20 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.options import YesOption, chosen_target, output
 from config.command_text import command_text
+from config.errors import CloudError, InputError
+from config.quantities import money, price
+from operations import orphans
 
 if TYPE_CHECKING:
     from cli.output import Output
-    from config.target import Target
-    from operations.chosen_target import ChosenTarget
-    from provision.gc import Collected, Survey
-    from provision.removal.orphans import FoundCluster
+    from operations.orphans import Collected, FoundCluster, Survey
 
 
 def gc(
@@ -40,55 +41,39 @@ def gc(
     $ gpuctl gc --region all
     $ gpuctl gc --region all --remove --yes
     """
-    from config.errors import CloudError, InputError
-
     here, out = chosen_target(context), output(context)
     if not remove and (doubtful or yes):
         raise InputError("--doubtful and --yes are for --remove alone", "add --remove")
-    here.require_lab()
-    target, found = _survey(here, owner or (), out)
-    lines = list(_lines(found, out))
+    with out.progress() as view:
+        survey = orphans.find(here, owners=owner or (), watcher=view)
+    lines = list(_lines(survey, out))
     if not out.as_json:
         out.show(None, lines)
-    chosen = _choose(found, out, remove=remove, doubtful=doubtful, yes=yes)
-    done = _remove(chosen, target, owner or (), out)
-    out.show(_document(found, done), (line for one in done for line in _outcome(one)))
-    for line in found.denied:
+    chosen = _choose(survey, out, remove=remove, doubtful=doubtful, yes=yes)
+    with out.progress() as view:
+        done = orphans.remove(survey, chosen, watcher=view)
+    out.show(_document(survey, done), (line for each in done for line in _outcome(each)))
+    for line in survey.found.denied:
         out.warn(f"these credentials may not list {line}: gpuctl assumes that there is none")
     problems = [
         f"{collected.name} ({collected.id}) in {collected.region}: {collected.problem}"
         for collected in done
         if collected.problem
     ]
-    if found.failed:
+    if failed := survey.found.failed:
         raise CloudError(
-            f"{_number(len(found.failed), 'region')} did not answer: {'; '.join(found.failed)}",
+            f"{_number(len(failed), 'region')} did not answer: {'; '.join(failed)}",
             "nobody knows what exists there: repeat the command",
         )
     if problems:
         raise CloudError("; ".join(problems), "repeat `gpuctl gc`")
 
 
-def _survey(here: "ChosenTarget", owners: Sequence[str], out: "Output") -> "tuple[Target, Survey]":
-    from dataclasses import replace
-
-    from operations.chosen_target import ALL_REGIONS
-    from provision.gc import enabled_regions, survey
-
-    is_everywhere = here.region == ALL_REGIONS
-    # Any region lists the enabled ones; boto3 needs one to ask.
-    target = replace(here, region=None).target("us-east-1") if is_everywhere else here.target()
-    with out.progress() as view:
-        regions = enabled_regions(target) if is_everywhere else (target.region,)
-        return target, survey(target, regions, view.report, owners)
-
-
 def _choose(
-    found: "Survey", out: "Output", *, remove: bool, doubtful: bool, yes: bool
+    survey: "Survey", out: "Output", *, remove: bool, doubtful: bool, yes: bool
 ) -> "list[FoundCluster]":
     """Return the clusters to remove: those that the person agrees to."""
-    orphaned = [cluster for cluster in found.clusters if cluster.verdict == "orphaned"]
-    in_doubt = [one for one in found.clusters if one.verdict == "doubtful"]
+    orphaned, in_doubt = survey.clusters("orphaned"), survey.clusters("doubtful")
     can_ask = _has_terminal() and not out.as_json and not yes
     if not remove and not can_ask:
         return []
@@ -129,43 +114,27 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _remove(
-    chosen: "Sequence[FoundCluster]", target: "Target", owners: Sequence[str], out: "Output"
-) -> "tuple[Collected, ...]":
-    if not chosen:
-        return ()
-    from provision.gc import collect
-
-    with out.progress() as view:
-        return collect(chosen, target, view.report, owners)
-
-
 def _outcome(done: "Collected") -> Iterator[str]:
     place = f"{done.name} ({done.id}) in {done.region}"
     yield f"{place}: {_number(len(done.removed), 'resource')} removed."
 
 
-def _document(found: "Survey", done: "Sequence[Collected]") -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {**asdict(found), "removed": [asdict(collected) for collected in done]}
+def _document(survey: "Survey", done: "Sequence[Collected]") -> dict[str, Any]:
+    return {**asdict(survey.found), "removed": [asdict(collected) for collected in done]}
 
 
-def _lines(found: "Survey", out: "Output") -> Iterator[str]:
+def _lines(survey: "Survey", out: "Output") -> Iterator[str]:
     """Yield what was found: what may be removed with its resources, the rest in a line each."""
     for verdict in ("orphaned", "doubtful"):
-        for one in found.clusters:
-            if one.verdict == verdict:
-                yield from _leftover(one, out)
-    for cluster in found.clusters:
+        for leftover in survey.clusters(verdict):
+            yield from _leftover(leftover, out)
+    for cluster in survey.found.clusters:
         if cluster.verdict in ("recorded", "foreign"):
             yield _in_use(cluster)
-    yield _total(found)
+    yield _total(survey)
 
 
 def _leftover(cluster: "FoundCluster", out: "Output") -> Iterator[str]:
-    from config.quantities import price
-
     doubt = f" ({', '.join(cluster.reasons)})" if cluster.reasons else ""
     yield f"{_title(cluster)}: {cluster.verdict}{doubt}, {_cost(cluster)}"
     rows = [
@@ -202,8 +171,6 @@ def _in_use(cluster: "FoundCluster") -> str:
 
 
 def _cost(cluster: "FoundCluster") -> str:
-    from config.quantities import price
-
     since = f" since {_time(cluster.since)}" if cluster.since else ""
     unpriced = f", without {', '.join(cluster.unpriced)}" if cluster.unpriced else ""
     return f"{price(cluster.hourly_usd)} per hour{since}{unpriced}"
@@ -213,14 +180,13 @@ def _time(since: str | None) -> str:
     return "" if since is None else since[:16].replace("T", " ")
 
 
-def _total(found: "Survey") -> str:
-    from config.quantities import money, price
-
+def _total(survey: "Survey") -> str:
+    found = survey.found
     where = (
         f"in {found.regions[0]}" if len(found.regions) == 1 else f"in {len(found.regions)} regions"
     )
     where += f" of account {found.account}"
-    left = [cluster for cluster in found.clusters if cluster.verdict in ("orphaned", "doubtful")]
+    left = [*survey.clusters("orphaned"), *survey.clusters("doubtful")]
     if not left:
         return f"Nothing is orphaned {where}."
     usd = sum(resource.hourly_usd for resource in left)

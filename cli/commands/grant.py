@@ -6,12 +6,13 @@ import typer
 
 from cli.arguments import ClusterArgument
 from cli.options import chosen_target, output
+from nodes.names import fold
+from operations import team
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nodes.public_keys import PublicKey
-    from provision.records.record import Grant
+    from operations.team import Member
 
 
 def grant(
@@ -34,61 +35,54 @@ def grant(
     $ gpuctl grant demo ann.pub
     $ gpuctl grant demo
     """
-    from nodes.names import fold
-    from provision.access import grant as give
-    from provision.access import members
-
-    target, out = chosen_target(context).cluster_target(cluster), output(context)
+    here, out = chosen_target(context), output(context)
     if key is None:
-        own, others = members(cluster, target)
-        out.show(
-            {"cluster": cluster, "keys": _documents(own, others)}, _lines(cluster, own, others)
-        )
+        members = team.members(here, cluster)
+        document = {"cluster": cluster, "keys": [_document(member) for member in members]}
+        out.show(document, _lines(cluster, members))
         return
-    done = give(cluster, key, target)
+    access = team.grant(here, cluster, key)
     lines = [
-        f"{one.name} ({one.fingerprint}) has access to {cluster}: {fold(done.machines)}"
-        for one in done.keys
+        f"{given.name} ({given.fingerprint}) has access to {cluster}: {fold(access.machines)}"
+        for given in access.keys
     ]
     document = {
         "cluster": cluster,
-        "keys": [{"name": one.name, "fingerprint": one.fingerprint} for one in done.keys],
-        "machines": list(done.machines),
+        "keys": [{"name": given.name, "fingerprint": given.fingerprint} for given in access.keys],
+        "machines": list(access.machines),
     }
     out.show(document, lines)
 
 
-def _documents(own: "PublicKey", others: "Sequence[Grant]") -> list[dict[str, Any]]:
-    from nodes.public_keys import fingerprint
-
-    documents: list[dict[str, Any]] = [
-        {"name": own.name, "fingerprint": own.fingerprint, "key": own.key, "own": True}
-    ]
-    documents += (
-        {
-            "name": key.name,
-            "fingerprint": fingerprint(key.key),
-            "key": key.key,
-            "own": False,
-            "since": key.since.isoformat(timespec="seconds"),
-            "revoked": key.is_revoked,
-            "unconfirmed": list(key.open),
+def _document(member: "Member") -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "name": member.name,
+        "fingerprint": member.fingerprint,
+        "key": member.key,
+        "own": member.since is None,
+    }
+    if member.since is not None:
+        document |= {
+            "since": member.since.isoformat(timespec="seconds"),
+            "revoked": member.is_revoked,
+            "unconfirmed": list(member.unconfirmed),
         }
-        for key in others
-    )
-    return documents
+    return document
 
 
-def _lines(cluster: str, own: "PublicKey", others: "Sequence[Grant]") -> list[str]:
-    from nodes.names import fold
-    from nodes.public_keys import fingerprint
+def _lines(cluster: str, members: "Sequence[Member]") -> list[str]:
+    widest = max(len(member.name) for member in members)
+    lines = [
+        f"{member.name:<{widest}}  {member.fingerprint}  {_state(member)}" for member in members
+    ]
+    has_others = len(members) > 1
+    return lines if has_others else [*lines, f"`gpuctl grant {cluster} KEY.pub` gives access"]
 
-    rows = [(own.name, own.fingerprint, "gpuctl's own key")]
-    for key in others:
-        state = "revoked" if key.is_revoked else f"since {key.since:%Y-%m-%d %H:%M} UTC"
-        if key.open:
-            state += f", not confirmed by {fold(key.open)}"
-        rows.append((key.name, fingerprint(key.key), state))
-    widest = max(len(name) for name, _, _ in rows)
-    lines = [f"{name:<{widest}}  {digest}  {state}" for name, digest, state in rows]
-    return lines if others else [*lines, f"`gpuctl grant {cluster} KEY.pub` gives access"]
+
+def _state(member: "Member") -> str:
+    if member.since is None:
+        return "gpuctl's own key"
+    state = "revoked" if member.is_revoked else f"since {member.since:%Y-%m-%d %H:%M} UTC"
+    if member.unconfirmed:
+        state += f", not confirmed by {fold(member.unconfirmed)}"
+    return state

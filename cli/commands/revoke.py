@@ -6,6 +6,8 @@ import typer
 
 from cli.arguments import ClusterArgument
 from cli.options import chosen_target, output
+from nodes.names import fold
+from operations import team
 
 
 def revoke(
@@ -24,29 +26,26 @@ def revoke(
 
     $ gpuctl revoke demo ann@laptop
     """
-    from nodes.names import fold
-    from provision.access import revoke as take
-
-    target, out = chosen_target(context).cluster_target(cluster), output(context)
-    done = take(cluster, key, target)
-    ended = f"; {done.ended} open connections ended" if done.ended else ""
-    if done.ended == 1:
+    here, out = chosen_target(context), output(context)
+    access = team.revoke(here, cluster, key)
+    ended = f"; {access.ended} open connections ended" if access.ended else ""
+    if access.ended == 1:
         ended = "; 1 open connection ended"
     document = {
         "cluster": cluster,
-        "keys": [{"name": one.name, "fingerprint": one.fingerprint} for one in done.keys],
-        "machines": list(done.machines),
-        "ended_connections": done.ended,
-        "unchecked": list(done.unchecked),
+        "keys": [{"name": taken.name, "fingerprint": taken.fingerprint} for taken in access.keys],
+        "machines": list(access.machines),
+        "ended_connections": access.ended,
+        "unchecked": list(access.unchecked),
     }
+    machines = fold(access.machines)
     lines = [
-        f"{one.name} ({one.fingerprint}) has no access to {cluster}: {fold(done.machines)}{ended}"
-        for one in done.keys
+        f"{taken.name} ({taken.fingerprint}) has no access to {cluster}: {machines}{ended}"
+        for taken in access.keys
     ]
     out.show(document, lines)
-    if done.unchecked:
-        there = fold(done.unchecked)
+    if access.unchecked:
         out.warn(
-            f"{there}: connections that are open with the key may stay, because gpuctl cannot read"
-            " sshd's log there; a reboot of the machine ends them"
+            f"{fold(access.unchecked)}: connections that are open with the key may stay, because"
+            " gpuctl cannot read sshd's log there; a reboot of the machine ends them"
         )

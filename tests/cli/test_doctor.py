@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands.doctor import Check, engine_check
 from infra.stack.installation import VERSION
+from operations.doctor import Check, engine_check
 from tests.infra.test_engine import cache, cached, command
 
 __all__ = ["cache"]  # the fixture

@@ -12,8 +12,6 @@ from typing import Any
 import boto3
 import pytest
 
-from cli.commands.doctor import Check
-from cli.commands.doctor import _permissions as doctor_permissions
 from config.catalogue.ec2_actions import EC2_ACTIONS
 from config.cluster.cluster_file import Cluster
 from config.errors import CloudError, InfraError, InputError
@@ -23,6 +21,8 @@ from lab import fault_kinds, fault_table
 from lab.provider.resource import Resource
 from lab.provider.table import TYPES
 from lab.requests.wire import NAMES
+from operations.doctor import Check
+from operations.doctor import _permissions as doctor_permissions
 from provision.aws.account import Caller
 from provision.aws.clients import client
 from provision.aws.machine_images import BASTION_IMAGE, image_id

@@ -1,0 +1,58 @@
+"""What clusters and runs have cost, by this machine's records."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from engine.record.history import History
+from operations.chosen_target import ChosenTarget
+from operations.watcher import LoggingWatcher, Watcher
+from provision.spending.ledger import cluster_costs
+from provision.spending.report import By, RunTime, Spending, spending, total_usd
+
+__all__ = ["By", "Costs", "Spending", "find"]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What was spent from `since` until `until`, a row for each cluster, run or tag.
+
+    With several tags a cluster is in several rows; `total_usd` has it once. It is None if a price
+    is not known.
+    """
+
+    since: datetime
+    until: datetime
+    by: By
+    total_usd: float | None
+    rows: tuple[Spending, ...]
+
+
+def find(
+    here: ChosenTarget,
+    since: datetime,
+    *,
+    by: By = "cluster",
+    watcher: Watcher = LoggingWatcher(),
+) -> Costs:
+    """Return what this machine's clusters have cost at list prices; warn of unreadable lines."""
+    now = datetime.now(UTC)
+    target = here.remembered()
+    clusters, torn = cluster_costs(target)
+    rows = spending(clusters, _runs(target.runs), since, now, by)
+    if torn:
+        lines = "1 line" if torn == 1 else f"{torn} lines"
+        verb = "it does" if torn == 1 else "they do"
+        path = target.state / "costs.jsonl"
+        watcher.warn(f"gpuctl cannot read {lines} of {path}: {verb} not count")
+    total = total_usd(spending(clusters, (), since, now, "cluster"))
+    return Costs(since, now, by, total, rows)
+
+
+def _runs(runs: Path) -> list[RunTime]:
+    with History(runs) as history:
+        return [
+            RunTime(run.run_id, run.cluster, run.nodes, run.started, run.ended)
+            for run in history.runs()
+            if run.status != "queued"
+        ]

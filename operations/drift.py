@@ -1,0 +1,17 @@
+"""What others have changed in AWS since the last `up` of a cluster."""
+
+from operations.chosen_target import ChosenTarget
+from operations.watcher import LoggingWatcher, Watcher
+from provision import drift
+from provision.drift import Drift, ForeignTag
+
+__all__ = ["Drift", "ForeignTag", "find"]
+
+
+def find(here: ChosenTarget, cluster: str, *, watcher: Watcher = LoggingWatcher()) -> Drift:
+    """Return how the cluster in AWS differs from the state that the last `up` left.
+
+    Raises InputError if this machine has no record of the cluster, if a command is changing it, or
+    if nothing of it is in the state.
+    """
+    return drift.drift(cluster, here.cluster_target(cluster), watcher.report)
