@@ -14,14 +14,18 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from nodes.inventory import Inventory, Node
-    from nodes.ssh import Connections
-
+from config.errors import GpuctlError
+from nodes.answers import CommandFailed, NotReached, Unreachable
+from nodes.conversation import Conversation
 from nodes.dial import LIMIT, SOCKET
+from nodes.fanout import on_each
+from nodes.frames import FRAME, Disconnected, FrameReader, FrameWriter
+from nodes.inventory import Inventory
+from nodes.ssh import Connections, connect
 
 LOOK_S = 2.0
 """Seconds between two checks whether the broker is still useful."""
@@ -44,8 +48,6 @@ def main() -> None:
     if os.fork():
         os._exit(0)
     os.setsid()
-    from nodes.inventory import Inventory
-
     inventory = Inventory.model_validate(handed["inventory"])
     asyncio.run(Broker(inventory, handed["stamp"], handed["idle_s"]).serve(listener))
 
@@ -53,7 +55,7 @@ def main() -> None:
 class Broker:
     """A server that answers one request per connection, in the protocol of `nodes.dial`."""
 
-    def __init__(self, inventory: "Inventory", stamp: str, idle_s: float) -> None:
+    def __init__(self, inventory: Inventory, stamp: str, idle_s: float) -> None:
         self._nodes = {node.name: node for node in inventory.nodes}
         self._inventory, self._stamp, self._idle_s = inventory, stamp, idle_s
         self._opening = asyncio.Lock()
@@ -96,57 +98,69 @@ class Broker:
         try:
             # If a client left or does not keep to the protocol, close its connection without an
             # answer.
-            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ValueError):
+            with contextlib.suppress(
+                Disconnected, ConnectionError, asyncio.IncompleteReadError, ValueError
+            ):
                 if (await reader.readline()).decode().strip() != self._stamp:
                     self._useless.set()  # the client has other nodes, or another version of gpuctl
                     return
                 writer.write(b"ok\n")
                 request = json.loads(await reader.readline())
-                data = await reader.readexactly(request["size"])
-                await self._until_left(reader, self._answer(request, data, writer))
+                if request["do"] == "run":
+                    answering = self._run(request, await reader.readexactly(request["size"]))
+                    writer.write(await _until_left(reader, answering))
+                else:
+                    writer.write(await self._converse(request, reader, writer))
                 await writer.drain()
         finally:
             writer.close()
             self._used = time.time()
             self._requests.discard(task)
 
-    async def _until_left(self, reader: asyncio.StreamReader, answering: Any) -> None:
-        answer, leaving = asyncio.ensure_future(answering), asyncio.ensure_future(reader.read(1))
-        try:
-            await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            leaving.cancel()
-            if not answer.done():
-                answer.cancel()
-            with contextlib.suppress(asyncio.CancelledError):  # because the client left
-                await answer
-
-    async def _answer(self, request: Message, data: bytes, writer: asyncio.StreamWriter) -> None:
-        from config.errors import GpuctlError
-
-        def send(value: object) -> None:
-            writer.write(json.dumps(value).encode() + b"\n")
-
+    async def _run(self, request: Message, data: bytes) -> bytes:
+        """Run the command on the nodes; return the line with one answer per node name."""
+        stdin, limit = data.decode() or None, request["timeout"]
+        nodes = [self._nodes[name] for name in request["nodes"] or self._nodes]
         try:
             connections = await self._connections()
-            nodes = [self._nodes[name] for name in request["nodes"] or self._nodes]
-            if request["do"] == "run":
-                send(await _run(connections, nodes, request, data))
-            else:
-                stdin = data.decode() or None
-                lines = connections.lines(nodes[0], request["command"], stdin=stdin)
-                async with contextlib.aclosing(lines):
-                    async for line in lines:
-                        send(line)
-                        await writer.drain()
-                send({})
         except GpuctlError as error:
-            send(_error_message(error))
+            return _line(_error_message(error))
+        answers = await on_each(
+            nodes,
+            lambda node: connections.run(node, request["command"], stdin=stdin, timeout=limit),
+        )
+        by_name = {node.name: answers[node.rank] for node in nodes}
+        return _line(
+            {
+                name: _error_message(answer) if isinstance(answer, GpuctlError) else vars(answer)
+                for name, answer in by_name.items()
+            }
+        )
 
-    async def _connections(self) -> "Connections":
+    async def _converse(
+        self, request: Message, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bytes:
+        """Pass input and output of the command on, as frames; return the line about its end."""
+        node = self._nodes[request["node"]]
+        output, answer = FrameWriter(writer), {}
+        try:
+            connections = await self._connections()
+            async with connections.converse(node, request["command"]) as talk:
+                sending = asyncio.create_task(_pass_on(talk, output))
+                feeding = asyncio.create_task(_feed(reader, talk))
+                try:
+                    await asyncio.wait({sending, feeding}, return_when=asyncio.FIRST_COMPLETED)
+                    (sending if sending.done() else feeding).result()
+                finally:
+                    sending.cancel()
+                    feeding.cancel()
+        except GpuctlError as error:
+            answer = _error_message(error)
+        output.write_eof()
+        return _line(answer)
+
+    async def _connections(self) -> Connections:
         """Return the connections; each one that is lost opens again when it is next used."""
-        from nodes.ssh import connect
-
         async with self._opening:
             if self._held is None:
                 self._held = await self._holding.enter_async_context(connect(self._inventory))
@@ -161,29 +175,51 @@ def _inode() -> int | None:
         return None
 
 
-async def _run(
-    connections: "Connections", nodes: "list[Node]", request: Message, data: bytes
-) -> Message:
-    """Run the command on the nodes and return one answer per node name."""
-    from config.errors import GpuctlError
-    from nodes.fanout import on_each
+async def _until_left(reader: asyncio.StreamReader, answering: Coroutine[Any, Any, bytes]) -> bytes:
+    """Return the answer; if the client leaves before, end what it asked for.
 
-    stdin, limit = data.decode() or None, request["timeout"]
-    answers = await on_each(
-        nodes, lambda node: connections.run(node, request["command"], stdin=stdin, timeout=limit)
-    )
-    return {
-        node.name: _error_message(answer) if isinstance(answer, GpuctlError) else vars(answer)
-        for node, answer in zip(nodes, (answers[node.rank] for node in nodes), strict=True)
-    }
+    Raises Disconnected then.
+    """
+    answer, leaving = asyncio.create_task(answering), asyncio.create_task(reader.read(1))
+    try:
+        await asyncio.wait({answer, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise Disconnected
+        return answer.result()
+    finally:
+        leaving.cancel()
+        answer.cancel()
+        await asyncio.wait({answer})
 
 
-def _error_message(error: Any) -> Message:
-    from nodes.answers import NotReached, Unreachable
+async def _feed(reader: asyncio.StreamReader, talk: Conversation) -> None:
+    """Pass the client's input on, until the client leaves. Raises Disconnected then."""
+    source = FrameReader(reader)
+    while data := await source.read(FRAME):
+        await talk.write(data)
+    talk.end_input()
+    await reader.read(1)
+    raise Disconnected
 
+
+async def _pass_on(talk: Conversation, output: FrameWriter) -> None:
+    while data := await talk.read(FRAME):
+        output.write(data)
+        await output.drain()
+
+
+def _line(answer: Message) -> bytes:
+    return json.dumps(answer).encode() + b"\n"
+
+
+def _error_message(error: GpuctlError) -> Message:
     kind = "unreachable" if isinstance(error, Unreachable) else "error"
-    not_reached = {"not_reached": True} if isinstance(error, NotReached) else {}
-    return {kind: [error.message, error.hint], **not_reached}
+    answer: Message = {kind: [error.message, error.hint]}
+    if isinstance(error, NotReached):
+        answer["not_reached"] = True
+    if isinstance(error, CommandFailed):
+        answer["reason"] = error.reason
+    return answer
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from nodes.arrivals import Arrivals, refusal, unpack
 from nodes.conversation import Conversation
 from nodes.fanout import on_each
 from nodes.inventory import Inventory, Node
-from nodes.ssh import Connections, connect
+from nodes.kept_connections import KeptConnections, connect
 
 _PIECE = 1 << 18
 _AT_ONCE = 8
@@ -74,7 +74,7 @@ async def copy_from(
         return await on_each(nodes, fetch, _AT_ONCE)
 
 
-async def _fetch(connections: Connections, node: Node, source: str, target: str) -> None:
+async def _fetch(connections: KeptConnections, node: Node, source: str, target: str) -> None:
     above = Path(target).parent
     try:
         above.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def _unwritable(target: str, error: OSError) -> NodeError:
 
 @contextlib.asynccontextmanager
 async def _converse(
-    connections: Connections, node: Node, command: str
+    connections: KeptConnections, node: Node, command: str
 ) -> AsyncIterator[Conversation]:
     """Converse with the command; its error has the reason, and not the script."""
     try:

@@ -4,6 +4,7 @@ A broker is started if none answers. This module imports little on purpose: a co
 broker needs neither asyncssh nor asyncio nor pydantic.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -20,7 +21,7 @@ IDLE_S = 600.0
 LIMIT = 1 << 24
 """Bytes that may wait for a slow reader before the writer has to wait too."""
 
-_PROTOCOL = 1  # version of the protocol between client and broker
+_PROTOCOL = 2  # version of the protocol between client and broker
 _HELLO_S = 60
 _LONGEST = 100  # bytes of a Unix socket's path that every system accepts
 _FILES = ("known_hosts", "id_ed25519")
@@ -86,7 +87,7 @@ def end(folder: str) -> None:
     """End the broker of the cluster with this folder; it answers its requests under way first."""
     connection = _open(folder)
     if connection is not None:
-        with connection:
+        with connection, contextlib.suppress(ConnectionError):  # it has just ended by itself
             connection.sendall(b"end\n")  # a wrong stamp ends a broker
             connection.settimeout(_HELLO_S)
             connection.recv(1)

@@ -2,17 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from typing import Any
 
 from config.errors import GpuctlError, NodeError
 from nodes import dial
-from nodes.answers import Completed, NotReached, Unreachable, broker_lost
+from nodes.answers import CommandFailed, Completed, NotReached, Unreachable, broker_lost
+from nodes.conversation import Conversation, Converser
+from nodes.frames import FRAME, Disconnected, FrameReader, FrameWriter
 from nodes.inventory import Inventory, Node
 
 
-class KeptConnections:
+class KeptConnections(Converser):
     """The methods of `nodes.ssh.Connections`, over ssh connections of the cluster's broker."""
 
     def __init__(self, inventory: Inventory) -> None:
@@ -32,12 +34,11 @@ class KeptConnections:
         NodeError when the node cannot be reached or `timeout` seconds passed.
         """
         request = {"do": "run", "nodes": [node.name], "command": command, "timeout": timeout}
-        async for answer in self._answers(request, (stdin or "").encode()):
-            completed = _completed(answer[node.name])
-            if isinstance(completed, GpuctlError):
-                raise completed
-            return completed
-        raise self._lost()
+        answers = await self._ask(request, (stdin or "").encode())
+        completed = _completed(answers[node.name])
+        if isinstance(completed, GpuctlError):
+            raise completed
+        return completed
 
     async def run_each(
         self, nodes: Sequence[Node], command: str
@@ -45,39 +46,48 @@ class KeptConnections:
         """Run the command on all nodes at once; return one entry per rank, in the given order."""
         names = [node.name for node in nodes]
         request = {"do": "run", "nodes": names, "command": command, "timeout": None}
-        async for answer in self._answers(request):
-            return {node.rank: _completed(answer[node.name]) for node in nodes}
-        raise self._lost()
+        answers = await self._ask(request)
+        return {node.rank: _completed(answers[node.name]) for node in nodes}
 
-    async def lines(
-        self, node: Node, command: str, *, stdin: str | None = None
-    ) -> AsyncGenerator[str, None]:
-        """Yield lines of the command's standard output as they arrive, without line ends.
+    @asynccontextmanager
+    async def converse(self, node: Node, command: str) -> AsyncIterator[Conversation]:
+        """Converse with the command, see Converser. A node out of reach shows on exit."""
+        reader, writer = await _dial(self._inventory)
+        output = FrameReader(reader)
+        with closing(writer):
+            request = {"do": "converse", "node": node.name, "command": command}
+            writer.write(json.dumps(request).encode() + b"\n")
+            try:
+                talk = Conversation(FrameWriter(writer), output)
+                yield talk
+                talk.end_input()
+                while await output.read(FRAME):
+                    pass  # nobody wants it
+                answer = await reader.readline()
+            except Disconnected as error:
+                raise self._lost() from error
+        self._parsed(answer)
 
-        `stdin` is all of its input. Raises NodeError for an exit status other than 0 (with the
-        last line of standard error) and for a lost connection.
-        """
-        request = {"do": "lines", "nodes": [node.name], "command": command}
-        async for line in self._answers(request, (stdin or "").encode()):
-            if not isinstance(line, str):
-                return
-            yield line
-        raise self._lost()
-
-    async def _answers(self, request: dict[str, Any], data: bytes = b"") -> AsyncIterator[Any]:
-        """Yield the broker's answer, line by line; raise the error that it contains."""
+    async def _ask(self, request: dict[str, Any], data: bytes = b"") -> dict[str, Any]:
+        """Return the broker's answer; raise the error that it contains."""
         reader, writer = await _dial(self._inventory)
         with closing(writer):
-            header = json.dumps({**request, "size": len(data)}).encode()
-            writer.write(header + b"\n" + data)
+            writer.write(json.dumps({**request, "size": len(data)}).encode() + b"\n" + data)
             try:
-                while line := await reader.readline():
-                    answer = json.loads(line)
-                    if error := _error(answer):
-                        raise error
-                    yield answer
+                answer = await reader.readline()
             except (OSError, ValueError) as error:
                 raise self._lost() from error
+        return self._parsed(answer)
+
+    def _parsed(self, line: bytes) -> dict[str, Any]:
+        try:
+            answer: dict[str, Any] = json.loads(line)
+        except ValueError as error:
+            raise self._lost() from error
+        failure = _error(answer)
+        if failure:
+            raise failure
+        return answer
 
     def _lost(self) -> Unreachable:
         return broker_lost(self._inventory.cluster, self._inventory.folder)
@@ -113,6 +123,9 @@ def _error(answer: Any) -> NodeError | None:
     if isinstance(answer, dict) and "unreachable" in answer:
         kind = NotReached if answer.get("not_reached") else Unreachable
         return kind(*answer["unreachable"])
+    if isinstance(answer, dict) and "reason" in answer:
+        message, hint = answer["error"]
+        return CommandFailed(message, hint, answer["reason"])
     if isinstance(answer, dict) and "error" in answer:
         return NodeError(*answer["error"])
     return None

@@ -10,15 +10,15 @@ only known_hosts is the cluster's, in which every host key was pinned before the
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import asyncssh
 
 from config.errors import NodeError
 from nodes.answers import CommandFailed, Completed, NotReached, Unreachable
-from nodes.conversation import Conversation
+from nodes.conversation import Conversation, Converser
 from nodes.inventory import Bastion, Inventory, Node
 from nodes.login import login_errors, login_options
 from nodes.openssh import KEEPALIVE_S, proxy_command
@@ -27,10 +27,10 @@ from nodes.shell_marks import MARK, MOST_NOISE, after_mark, mark
 
 CONNECT_TIMEOUT_S = 30
 LARGEST_ANSWER = 16 << 20
-"""Characters of a command's output: a job is root on its node, and could send without end."""
+"""Bytes of a command's output: a job is root on its node, and could send without end."""
 
 
-class Connections:
+class Connections(Converser):
     """Ssh connections to a cluster's nodes. Each opens when first used, and again if lost.
 
     `nodes_key` is a private key that logs in to nodes instead of this machine's; the bastion takes
@@ -81,8 +81,10 @@ class Connections:
         """
         with ssh_errors(_where(node), timeout):
             async with asyncio.timeout(timeout):
-                process = await self._process(node, command, stdin)
+                process = await self._process(node, command)
+                talk = Conversation(process.stdin, process.stdout)
                 try:
+                    talk.send_whole_input((stdin or "").encode())
                     printed, complaints = await asyncio.gather(
                         _whole(process.stdout, node), _whole(process.stderr, node)
                     )
@@ -113,39 +115,6 @@ class Connections:
         status = 1 if done.returncode is None else done.returncode
         return Completed(status, *(after_mark(str(text)) for text in (done.stdout, done.stderr)))
 
-    async def lines(
-        self, node: Node, command: str, *, stdin: str | None = None
-    ) -> AsyncGenerator[str, None]:
-        """Yield lines of the command's standard output as they arrive, without line ends.
-
-        `stdin` is all of its input. Raises NodeError for an exit status other than 0 (with the
-        last line of standard error) and for a lost connection.
-        """
-        with ssh_errors(_where(node)):
-            process = await self._process(node, command, stdin)
-            complaints: deque[str] = deque(maxlen=20)
-            drained = asyncio.create_task(_keep_last(process.stderr, complaints))
-            try:
-                # At the end of the stream asyncssh may return one empty string, which is not a
-                # line.
-                unmarked: deque[str] = deque(maxlen=20)
-                is_marked = False
-                while line := await process.stdout.readline():
-                    if is_marked:
-                        yield line.rstrip("\r\n")
-                    elif line.endswith(f"{MARK}\n"):
-                        is_marked = True
-                    else:
-                        unmarked.append(line.rstrip("\r\n"))
-                for line in () if is_marked else unmarked:
-                    yield line
-                done = await process.wait()
-                await drained
-            finally:
-                drained.cancel()
-                process.close()
-        self._check(node, command, _exit_status(done, node), complaints)
-
     def _check(self, node: Node, command: str, status: int, complaints: deque[str]) -> None:
         """Raise NodeError for an exit status other than 0."""
         if status != 0:
@@ -158,16 +127,12 @@ class Connections:
 
     @asynccontextmanager
     async def converse(self, node: Node, command: str) -> AsyncIterator[Conversation]:
-        """Start the command and yield its input and output, which are bytes.
-
-        On exit the input ends, and the command is awaited. Raises NodeError as `lines` does.
-        """
+        """Converse with the command, see Converser."""
         with ssh_errors(_where(node)):
-            connection = await self._connection(node)
-            process = await connection.create_process(mark(command), encoding=None)
+            process = await self._process(node, command)
             complaints: deque[str] = deque(maxlen=20)
             drained = asyncio.create_task(_keep_last(process.stderr, complaints))
-            talk = Conversation(process)
+            talk = Conversation(process.stdin, process.stdout)
             try:
                 if not await talk.skip_past(f"{MARK}\n".encode(), MOST_NOISE):
                     raise NodeError(*_printed_too_much(node))
@@ -180,28 +145,17 @@ class Connections:
                 process.close()
         self._check(node, command, _exit_status(done, node), complaints)
 
-    async def _process(
-        self, node: Node, command: str, stdin: str | None
-    ) -> asyncssh.SSHClientProcess[Any]:
+    async def _process(self, node: Node, command: str) -> asyncssh.SSHClientProcess[bytes]:
         """Start a command, on a new connection if sshd accepts no more sessions on the first."""
-        source = asyncssh.PIPE if stdin else asyncssh.DEVNULL
-        arguments: dict[str, Any] = {"stdin": source, "encoding": "utf-8", "errors": "replace"}
         connection = await self._connection(node)
         command = mark(command)
         try:
-            process = await connection.create_process(command, **arguments)
+            return await connection.create_process(command, encoding=None)
         except asyncssh.ChannelOpenError:  # MaxSessions of sshd_config(5), by default 10
             if self._nodes.get(node.name) is connection:
                 self._full.append(self._nodes.pop(node.name))
             connection = await self._connection(node)
-            process = await connection.create_process(command, **arguments)
-        if stdin:
-            # A command that reads no input may have ended already; its exit status shows the
-            # result.
-            with suppress(BrokenPipeError):
-                process.stdin.write(stdin)
-                process.stdin.write_eof()
-        return process
+            return await connection.create_process(command, encoding=None)
 
     async def _connection(self, node: Node) -> asyncssh.SSHClientConnection:
         async with self._locks.setdefault(node.name, asyncio.Lock()):
@@ -359,20 +313,19 @@ def _exit_status(done: asyncssh.SSHCompletedProcess, node: Node) -> int:
     return done.returncode if done.returncode >= 0 else 128 - done.returncode
 
 
-async def _whole(stream: asyncssh.SSHReader[Any], node: Node) -> str:
+async def _whole(stream: asyncssh.SSHReader[bytes], node: Node) -> str:
     """Return the stream to its end; raise NodeError if it has more than LARGEST_ANSWER."""
-    pieces, size = [], 0
+    whole = bytearray()
     while piece := await stream.read(1 << 16):
-        size += len(piece)
-        if size > LARGEST_ANSWER:
+        whole += piece
+        if len(whole) > LARGEST_ANSWER:
             raise NodeError(f"{_where(node)} answered more than {LARGEST_ANSWER >> 20} MiB", "")
-        pieces.append(str(piece))
-    return "".join(pieces)
+    return whole.decode("utf-8", "replace")
 
 
-async def _keep_last(stream: asyncssh.SSHReader[Any], lines: deque[str]) -> None:
+async def _keep_last(stream: asyncssh.SSHReader[bytes], lines: deque[str]) -> None:
     async for line in stream:
-        text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
+        text = line.decode("utf-8", "replace")
         if text.endswith(f"{MARK}\n"):
             lines.clear()
         elif text.strip():

@@ -16,7 +16,7 @@ from engine.contract.exit_status import REFUSED
 from engine.plan.remote_paths import run_folder, runs_folder
 from engine.record.events import FirstEvent, parse_event
 from nodes.inventory import Inventory
-from nodes.ssh import connect
+from nodes.kept_connections import connect
 
 ASK_S = 8.0
 """Seconds to wait for the head: ssh through a bastion or Session Manager takes some seconds."""
@@ -37,8 +37,7 @@ class Holder(Value):
 async def find_holders(inventory: Inventory) -> tuple[Holder, ...]:
     """Ask the head which runs are on the cluster; those that wait are in the order of the queue.
 
-    Opens a new connection: nodes.kept_connections would leave a broker behind, and callers ask
-    before they destroy the cluster. Raises NodeError if the head does not answer within ASK_S.
+    Raises NodeError if the head does not answer within ASK_S.
     """
     head = inventory.nodes[0]
     where = f"{head.name} ({head.private_ip})"

@@ -20,8 +20,8 @@ from engine.plan.source_tree import Tree
 from engine.session.bundle import agent_bundle, ship_agent
 from nodes.conversation import Conversation
 from nodes.inventory import Inventory
+from nodes.kept_connections import connect
 from nodes.names import fold
-from nodes.ssh import connect
 
 _STAGE = "code"
 _PIECE = 1 << 20

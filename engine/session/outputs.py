@@ -22,7 +22,7 @@ from nodes.arrivals import Arrivals, refusal
 from nodes.conversation import Conversation
 from nodes.fanout import on_each
 from nodes.inventory import Inventory, Node
-from nodes.ssh import Connections, connect
+from nodes.kept_connections import KeptConnections, connect
 
 RESERVE = 1 << 30
 """Bytes of the client's disk that outputs leave free."""
@@ -105,7 +105,7 @@ async def fetch_outputs(
 
 
 async def _fetch(
-    connections: Connections, run: KnownRun, node: Node, to: Path
+    connections: KeptConnections, run: KnownRun, node: Node, to: Path
 ) -> tuple[int, int, list[str]]:
     """Fetch one node's outputs; return the number of files, their bytes, and what was refused."""
     work = work_folder(run.run_id)

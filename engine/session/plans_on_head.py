@@ -13,7 +13,7 @@ from config.models import Value
 from engine.agent.journal.run_secrets_file import FOLDER
 from engine.contract.plan import LaunchPlan, RunOrder
 from nodes.inventory import Inventory
-from nodes.ssh import connect
+from nodes.kept_connections import connect
 
 _ASK_S = 60
 _LARGEST = 64 << 20

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from config.folders import cache_home
+from nodes import dial
 from nodes.inventory import Bastion, Inventory, Node
 from nodes.keys import ensure_key
 
@@ -144,5 +145,6 @@ def site(tmp_path: Path) -> Iterator[Site]:
         folder=folder,
     )
     yield Site(servers[0], (servers[1], servers[2]), inventory)
+    dial.end(str(folder))
     for server in servers:
         server.stop()

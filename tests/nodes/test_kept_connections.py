@@ -13,7 +13,7 @@ import pytest
 
 from config.errors import NodeError
 from nodes import dial
-from nodes.answers import Completed, Unreachable
+from nodes.answers import CommandFailed, Completed, Unreachable
 from nodes.inventory import Inventory
 from nodes.kept_connections import KeptConnections, connect
 from nodes.keys import ensure_key
@@ -110,6 +110,70 @@ def test_lines_and_failures_go_through(site: Site) -> None:
         return ""
 
     use(site.inventory, action)
+
+
+def test_conversation_has_the_bytes_of_both_sides(site: Site) -> None:
+    sent = bytes(range(256)) * (1 << 14)
+
+    async def action(connections: KeptConnections) -> str:
+        got = bytearray()
+        async with connections.converse(site.inventory.nodes[0], "cat") as talk:
+
+            async def send() -> None:
+                for start in range(0, len(sent), 1 << 20):
+                    await talk.write(sent[start : start + (1 << 20)])
+                talk.end_input()
+
+            sending = asyncio.create_task(send())
+            while data := await talk.read(1 << 16):
+                got += data
+            await sending
+        assert got == sent
+        return ""
+
+    use(site.inventory, action)
+
+
+def test_conversation_with_a_command_that_fails_has_its_reason(site: Site) -> None:
+    async def action(connections: KeptConnections) -> str:
+        with pytest.raises(CommandFailed) as failed:
+            async with connections.converse(site.inventory.nodes[0], "echo no >&2; exit 5"):
+                pass
+        assert failed.value.reason == "no"
+        return ""
+
+    use(site.inventory, action)
+
+
+def test_conversation_whose_client_leaves_ends_its_command(site: Site, tmp_path: Path) -> None:
+    held = tmp_path / "held"
+    os.mkfifo(held)
+    reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+
+    async def action(connections: KeptConnections) -> str:
+        command = f"exec 3> {held}; echo ready; exec cat"
+        async with connections.converse(site.inventory.nodes[0], command) as talk:
+            assert await talk.line() == b"ready\n"
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        use(site.inventory, action)
+    assert os.read(reader, 1) == b""  # the command, which held the other end, is gone
+    os.close(reader)
+
+
+def test_conversation_whose_broker_is_killed_says_so(site: Site) -> None:
+    async def action(connections: KeptConnections) -> str:
+        async with connections.converse(site.inventory.nodes[0], "echo ready; sleep 600") as talk:
+            assert await talk.line() == b"ready\n"
+            [broker] = living(site.inventory)
+            os.kill(broker, signal.SIGKILL)
+            return (await talk.line()).decode()
+
+    with pytest.raises(Unreachable) as lost:
+        use(site.inventory, action)
+    assert lost.value.message == "the broker of ssh connections to demo ended"
 
 
 def test_a_socket_that_nobody_listens_on_is_no_obstacle(site: Site) -> None:

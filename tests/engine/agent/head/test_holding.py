@@ -36,7 +36,8 @@ class Talking(LocalConnections):
     async def converse(self, node: Node, command: str) -> AsyncIterator[Conversation]:
         process = await asyncio.create_subprocess_shell(command, stdin=PIPE, stdout=PIPE)
         assert process.stdin is not None
-        yield Conversation(process)  # type: ignore[arg-type]
+        assert process.stdout is not None
+        yield Conversation(process.stdin, process.stdout)
         process.stdin.close()
         await process.wait()
 
