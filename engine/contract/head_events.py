@@ -23,7 +23,7 @@ class RunNode:
     role: Text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RunQueued(Event):
     """The run waits for its nodes, at `place` (from 1) of the queue; `ahead` are runs before it.
 
@@ -48,7 +48,7 @@ class RunQueued(Event):
     clock: Optional[float] = internal(None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RunStarted(Event):
     """The supervisor has the plan. `nodes` are in rank order.
 
@@ -76,7 +76,7 @@ class RunStarted(Event):
     clock: Optional[float] = internal(None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class StopAsked(Event):
     """A client stops the run."""
 
@@ -85,7 +85,7 @@ class StopAsked(Event):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DurationOver(Event):
     """The run's max_duration, in seconds, is over."""
 
@@ -94,7 +94,7 @@ class DurationOver(Event):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class OutputStopped(Event):
     """No node has printed a line for `seconds`, the run's no_output_timeout."""
 
@@ -103,7 +103,7 @@ class OutputStopped(Event):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class StartupOver(Event):
     """The run's startup_timeout, in seconds, is over; the job may have started in time."""
 
@@ -112,7 +112,7 @@ class StartupOver(Event):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class HeadEnding(Event):
     """The head, of rank `head_rank` if the run uses it, shuts down, or the unit is stopped."""
 
@@ -121,7 +121,7 @@ class HeadEnding(Event):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SupervisorResumed(Event):
     """The supervisor was killed, and another one has taken the run up."""
 
@@ -137,7 +137,7 @@ class FollowedFailure:
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RunFinished(Event):
     """The run is over, and no process of it is left on any node.
 
@@ -153,7 +153,7 @@ class RunFinished(Event):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PoweringOff(Event):
     """The nodes power off, because the run has `on_stop: destroy` and no client destroys them."""
 
@@ -161,7 +161,7 @@ class PoweringOff(Event):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SupervisorLost(Event):
     """The supervisor ended before the run did; each node ends its part of the run by itself.
 
@@ -173,7 +173,7 @@ class SupervisorLost(Event):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class HeadUnreachable(Event):
     """The head does not answer this client since `seconds`; the run may go on.
 
@@ -189,7 +189,7 @@ class HeadUnreachable(Event):
 # The attempts of a run
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class AttemptEnded(Event):
     """An attempt has failed, and another one follows `pause_s` seconds later.
 
@@ -206,7 +206,7 @@ class AttemptEnded(Event):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class WaitingForNodes(Event):
     """The next attempt starts when these lost nodes are back; the run waits so many seconds."""
 
@@ -216,7 +216,7 @@ class WaitingForNodes(Event):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodesHealed(Event):
     """A client made lost nodes again; `addresses` are their private addresses, by names."""
 
@@ -225,7 +225,7 @@ class NodesHealed(Event):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodesLeftOut(Event):
     """These lost nodes did not come back in time: the run goes on with the `left` other ones."""
 
@@ -235,7 +235,7 @@ class NodesLeftOut(Event):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class AttemptStarted(Event):
     """An attempt starts; the first one, with `number` 1, has no such event.
 
@@ -252,7 +252,7 @@ class AttemptStarted(Event):
 # The nodes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodeAnswersAgain(NodeEvent):
     """The node answers again after `silence_s` seconds without a heartbeat; the run goes on."""
 
@@ -261,7 +261,7 @@ class NodeAnswersAgain(NodeEvent):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class GpusIdle(NodeEvent):
     """The GPUs of the node have had no work for `seconds`; it comes once for each such stretch."""
 
@@ -271,7 +271,7 @@ class GpusIdle(NodeEvent):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodeUnreachable(NodeEvent):
     """ssh did not reach the node, so its worker was not started."""
 
@@ -280,7 +280,7 @@ class NodeUnreachable(NodeEvent):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodeLost(NodeEvent):
     """The node's worker ended without a report, does not answer, or did not stop in time.
 
@@ -294,7 +294,7 @@ class NodeLost(NodeEvent):
     symptom: str = internal("")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evidence(NodeEvent):
     """The state of a lost node as `source` (a command or a file) showed it at the time."""
 
@@ -305,7 +305,7 @@ class Evidence(NodeEvent):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodeGone(NodeEvent):
     """No process of the run is left on the node, or the node cannot be reached any more."""
 
@@ -331,7 +331,7 @@ class DroppedOutput:
     sequence: Whole = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class OutputDropped(Event):
     """Output that was removed because the journal was over its budget.
 
@@ -346,7 +346,7 @@ class OutputDropped(Event):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NetworkSeen(NodeEvent):
     """A finding about the network that the node `rank` uses, in one line.
 
@@ -360,7 +360,7 @@ class NetworkSeen(NodeEvent):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class OutputJudged(NodeEvent):
     """A finding about the output of the node `rank`, in one line.
 
@@ -375,7 +375,7 @@ class OutputJudged(NodeEvent):
     malformed: str = internal("")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class CaseStarted(Event):
     """Case `number` of `of` cases of nccl-tests starts; `left_s` is None before one has ended.
 
@@ -390,7 +390,7 @@ class CaseStarted(Event):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class GateJudged(NodeEvent):
     """The verdict of a gate on a bandwidth, in one line; `cases` are the numbers of its cases.
 
@@ -408,7 +408,7 @@ class GateJudged(NodeEvent):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class TableRead(Event):
     """What the head has read of the table with this number in the attempt since the event before.
 
@@ -433,7 +433,7 @@ class TableRead(Event):
 # Notifications
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LeaseEnding(Event):
     """The cluster's lifetime ends soon, `at` this time: its nodes power off then."""
 
@@ -442,7 +442,7 @@ class LeaseEnding(Event):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Notified(Event):
     """A notification was sent, or given up after so many tries; then `error` says why.
 
@@ -467,7 +467,7 @@ class Notified(Event):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NotificationsEnded(Event):
     """After the end of the run: no notification is on its way any more."""
 

@@ -12,7 +12,7 @@ from config.bounds import ExitCode, Rank, Time, Whole
 from engine.contract.event import Event, NodeEvent, internal
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodePrepared(NodeEvent):
     """The node's worker is ready to start the job."""
 
@@ -21,7 +21,7 @@ class NodePrepared(NodeEvent):
     sequence: int = internal(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodeNotPrepared(NodeEvent):
     """The node's worker cannot run the job."""
 
@@ -31,7 +31,7 @@ class NodeNotPrepared(NodeEvent):
     sequence: int = internal(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodeStarted(NodeEvent):
     """The job's bash runs on the node."""
 
@@ -41,7 +41,7 @@ class NodeStarted(NodeEvent):
     sequence: int = internal(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodeReady(NodeEvent):
     """The node is ready: nodes that wait for it may start."""
 
@@ -50,7 +50,7 @@ class NodeReady(NodeEvent):
     sequence: int = internal(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodeNotReady(NodeEvent):
     """The node's job did not become ready in time."""
 
@@ -60,7 +60,7 @@ class NodeNotReady(NodeEvent):
     sequence: int = internal(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RankStarted(NodeEvent):
     """A launcher started rank `process` of `size` on the node `rank`."""
 
@@ -71,7 +71,7 @@ class RankStarted(NodeEvent):
     sequence: int = internal(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodeExited(NodeEvent):
     """The job ended by itself on the node; `exit_code` is 128 + N if signal N ended it."""
 
@@ -90,7 +90,7 @@ class NodeFact:
     text: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodeExamined(NodeEvent):
     """The node's worker examined the node at the end of its job, because of a failure or a fact.
 
@@ -114,7 +114,7 @@ class NodeExamined(NodeEvent):
         return self.is_own_end and self.exit_code != 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodeStopped(NodeEvent):
     """The supervisor ended the node's job because the run is over; `reason` has details, if any.
 
@@ -129,7 +129,7 @@ class NodeStopped(NodeEvent):
     sequence: int = internal(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NodeInterrupted(NodeEvent):
     """AWS's notice that it reclaims the node's spot instance.
 
@@ -144,7 +144,7 @@ class NodeInterrupted(NodeEvent):
     sequence: int = internal(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DiskFull(NodeEvent):
     """A file of the run on the node cannot be written, `text` names it and why; the job goes on."""
 
@@ -154,7 +154,7 @@ class DiskFull(NodeEvent):
     sequence: int = internal(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClockSet(Event):
     """The clock of a node was set by `seconds` while the run went on; `text` says it in one line.
 
@@ -173,7 +173,7 @@ class ClockSet(Event):
 Stream = Literal["stdout", "stderr"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Output(NodeEvent):
     """Lines of the job's output, with line feeds between; without `ends_line` the last is a piece.
 
@@ -195,7 +195,7 @@ ITERATIONS = ("min_us", "max_us", "p99_us", "cv_pct")
 """The statistics of single iterations that are kept; the times of all of them are not."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class TableWritten(NodeEvent):
     """The JSON that a program of nccl-tests wrote on the node `rank`, without its `env`.
 
@@ -212,12 +212,12 @@ class TableWritten(NodeEvent):
 # From a worker to its supervisor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class WorkerMessage(Event):
     """A message from a worker to its supervisor: it is in no journal."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Reached(WorkerMessage):
     """The node has a worker, which another supervisor launched."""
 
@@ -225,7 +225,7 @@ class Reached(WorkerMessage):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NoWorker(WorkerMessage):
     """The node has no worker; engine/agent/node/supervisor_link.py lists the reasons."""
 
@@ -234,7 +234,7 @@ class NoWorker(WorkerMessage):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sample(WorkerMessage):
     """The counters of a node at a time (engine/agent/metrics/node_counters.py, gpu_counters.py)."""
 
@@ -244,7 +244,7 @@ class Sample(WorkerMessage):
     time: Time = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class HeadSilent(WorkerMessage):
     """The worker has not heard the head, and ends its job."""
 
@@ -254,7 +254,7 @@ class HeadSilent(WorkerMessage):
     sequence: int = internal(0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class WorkerEnded(WorkerMessage):
     """The worker ends: this is its last event."""
 

@@ -7,7 +7,7 @@ import pytest
 from engine.contract.codec import from_json
 from engine.contract.event import to_line
 from engine.contract.events import EVENTS
-from engine.contract.head_events import NodeLost, RunNode, RunQueued
+from engine.contract.head_events import NodeLost, NodeUnreachable, RunNode, RunQueued
 from engine.contract.worker_events import ClockSet, NodeStopped
 from engine.record.events import event_json, parse_event
 
@@ -56,3 +56,13 @@ def test_agent_and_client_read_what_was_written(event: RunQueued | NodeStopped) 
     agents, clients = from_json(EVENTS[event.kind], json.loads(line)), parse_event(line)
     assert vars(agents) == vars(event)
     assert clients == event
+
+
+def test_events_are_equal_if_their_class_and_public_values_are() -> None:
+    lost = NodeLost(rank=2, reason="no answer", time=1.5, symptom="was lost")
+    same = NodeLost(rank=2, reason="no answer", time=1.5)
+    assert lost == same
+    assert hash(lost) == hash(same)
+    assert lost != NodeLost(rank=1, reason="no answer", time=1.5)
+    assert lost != NodeUnreachable(rank=2, reason="no answer", time=1.5)
+    assert repr(same) == "NodeLost(rank=2, reason='no answer', time=1.5, symptom='')"
