@@ -1,16 +1,16 @@
 """The target of a command: AWS, or a lab of this machine."""
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from config.bucket import bucket_of
 from config.errors import InputError
 from config.folders import state_home
-
-if TYPE_CHECKING:
-    from config.progress import Reporter
-    from config.target import Target
-    from lab.places import Places
+from config.progress import Reporter
+from config.target import Target
+from lab import lifecycle
+from lab.places import DEFAULT, Places
 
 ALL_REGIONS = "all"
 """The region's name that means all regions, for commands that can ask them."""
@@ -23,7 +23,7 @@ class ChosenTarget:
     `region` is the option's; `default_region` counts where the cluster file has none.
     """
 
-    lab: "Places | None" = None
+    lab: Places | None = None
     region: str | None = None
     profile: str | None = None
     backend: str | None = None
@@ -37,19 +37,15 @@ class ChosenTarget:
         return self.lab.state if self.lab else state_home() / "aws"
 
     @property
-    def chosen_lab(self) -> "Places":
+    def chosen_lab(self) -> Places:
         """Return the lab that `gpuctl lab` acts on: the named one, else the default one."""
-        from lab.places import DEFAULT, Places
-
         return self.lab or Places(DEFAULT)
 
-    def target(self, region: str | None = None) -> "Target":
+    def target(self, region: str | None = None) -> Target:
         """Return the target; InputError when no region is known, LabError for a lab that is down.
 
         `region` is that of the cluster file. The option overrides it; it overrides the environment.
         """
-        from dataclasses import replace
-
         target = self._target(region)
         return replace(
             target,
@@ -60,23 +56,19 @@ class ChosenTarget:
 
     def _session_proxy(self, region: str) -> tuple[str, ...]:
         """Return the command with which ssh calls this gpuctl for a connection in the region."""
-        import sys
-
         door = Path(__file__).parent.parent / "gpuctl.py"
         profile = ("--profile", self.profile) if self.profile else ()
         lab = self.lab.options if self.lab else ()
         return (sys.executable, str(door), *lab, "--region", region, *profile, "ssm-proxy")
 
-    def _target(self, region: str | None) -> "Target":
+    def _target(self, region: str | None) -> Target:
         chosen = self.region or region or self.default_region
         if chosen == ALL_REGIONS:
             raise InputError(f"--region {ALL_REGIONS} is for `gpuctl gc` alone", "name one region")
         if self.lab:
-            from lab.lifecycle import target
-
-            return target(self.lab, chosen or "us-east-1", self.backend)
+            return lifecycle.target(self.lab, chosen or "us-east-1", self.backend)
         if chosen is None:
-            from provision.aws.account import profile_region
+            from provision.aws.account import profile_region  # boto3, which few commands need here
 
             chosen = profile_region(self.profile)
         if chosen is None:
@@ -84,51 +76,40 @@ class ChosenTarget:
                 "no AWS region is known",
                 "set `region:` in the cluster file, --region, or AWS_REGION",
             )
-        from config.target import Target
-
         environment = {"AWS_PROFILE": self.profile} if self.profile else {}
         return Target("aws", chosen, self.state, environment=environment, backend=self.backend)
 
-    def ensure_lab(self, report: "Reporter") -> None:
+    def ensure_lab(self, report: Reporter) -> None:
         """Start the lab if it is down; do nothing on AWS."""
         if self.lab:
-            from lab.lifecycle import start
+            lifecycle.start(self.lab, report)
 
-            start(self.lab, report)
-
-    def ensure_image(self, ami: str, region: str, report: "Reporter") -> None:
+    def ensure_image(self, ami: str, region: str, report: Reporter) -> None:
         """Make the AMI's image in the lab if there is none; do nothing on AWS."""
         if self.lab:
-            from lab.lifecycle import ensure_image
-
-            ensure_image(ami, region, report)
+            lifecycle.ensure_image(ami, region, report)
 
     def is_lab_down(self) -> bool:
         """Return whether the target is a lab that does not run, so that nothing exists there."""
         if not self.lab:
             return False
-        from lab.lifecycle import status
+        return not lifecycle.status(self.lab).up
 
-        return not status(self.lab).up
-
-    def remembered(self) -> "Target":
+    def remembered(self) -> Target:
         """Return a target to read records: those of the team, or without a bucket this machine's.
 
         Without a bucket, and while the lab is down, it calls no API.
         """
-        from config.bucket import bucket_of
-        from config.target import Target
-
         if bucket_of(self.backend) is not None and not self.is_lab_down():
             return self.target(self.default_region or "us-east-1")
         return Target("lab" if self.lab else "aws", self.region or "us-east-1", self.state)
 
-    def cluster_target(self, name: str) -> "Target":
+    def cluster_target(self, name: str) -> Target:
         """Return the target of a cluster, in the region of its record if there is one.
 
         InputError when the target is a lab that is down.
         """
-        from provision.records.record import last_known
+        from provision.records.record import last_known  # pydantic: completion does without
 
         self.require_lab()
         record = last_known(name, self.remembered())

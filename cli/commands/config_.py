@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli.options import options, output
+from config import duration
+from config.settings import settings, settings_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +23,6 @@ def config(context: typer.Context) -> None:
     $ gpuctl config
     $ GPUCTL_PROFILE=work gpuctl config --json
     """
-    from config.settings import settings, settings_file
-
     given, out = options(context), output(context)
     flags = {"region": given.region, "aws_profile": given.profile, "backend": given.backend}
     found = list(settings(flags).values())
@@ -48,9 +48,7 @@ def _text(setting: "Setting") -> str | None:
     if setting.value is None:
         return None
     if setting.name == "lifetime":
-        from config.duration import format_duration
-
-        return format_duration(setting.value)
+        return duration.format_duration(setting.value)
     if isinstance(setting.value, bool):
         return str(setting.value).lower()
     return str(setting.value)

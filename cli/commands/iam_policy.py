@@ -1,13 +1,17 @@
 """`gpuctl iam-policy`: the least permissions that commands need, as an IAM policy."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cli.options import chosen_target, output
+from config.cluster import cluster_file
 from config.errors import InputError
+from config.loading import load
+from operations import permissions
 
 
 def iam_policy(
@@ -53,52 +57,42 @@ def iam_policy(
     $ gpuctl iam-policy --boundary > boundary.json
     $ gpuctl iam-policy cluster.yaml --for up,down,status
     """
-    from dataclasses import replace
-
-    from config.bucket import bucket_of
-    from config.cluster.cluster_file import FORMS, PROFILE
-    from config.loading.load import load_cluster
-    from provision.permissions.actions import FEATURES, features_of, needed
-    from provision.permissions.boundary import boundary_document
-    from provision.permissions.policy import policy, split
-
+    out = replace(output(context), as_json=True)
     if boundary:
         if file is not None or for_ is not None or instance_profile is not None:
             raise InputError(
                 "--boundary is one document for every cluster and command",
                 "leave the file, --for and --instance-profile out",
             )
-        replace(output(context), as_json=True).show(boundary_document(), ())
+        out.show(permissions.boundary_document(), ())
         return
-    features = frozenset(FEATURES)
-    if file is not None:
-        cluster = load_cluster(file)
-        instance_profile = instance_profile or cluster.instance_profile
-        features = features_of(cluster)
-    if instance_profile is not None:
-        if not re.fullmatch(PROFILE, instance_profile):
-            raise InputError(
-                f"--instance-profile: '{instance_profile}' is no name of an instance profile",
-                f"write {FORMS[PROFILE]}",
-            )
-        features = features - {"role"} | {"profile"}
-    bucket = bucket_of(chosen_target(context).backend)
-    parts = split(policy(needed(_commands(for_), features), bucket, instance_profile))
-    document = parts[0] if len(parts) == 1 else list(parts)
-    replace(output(context), as_json=True).show(document, ())
+    cluster = None if file is None else load.load_cluster(file)
+    profile = cluster_file.PROFILE
+    if instance_profile is not None and not re.fullmatch(profile, instance_profile):
+        raise InputError(
+            f"--instance-profile: '{instance_profile}' is no name of an instance profile",
+            f"write {cluster_file.FORMS[profile]}",
+        )
+    parts = permissions.policy_documents(
+        chosen_target(context),
+        cluster=cluster,
+        commands=_commands(for_),
+        instance_profile=instance_profile,
+    )
+    out.show(parts[0] if len(parts) == 1 else list(parts), ())
 
 
 def _commands(named: str | None) -> tuple[str, ...]:
-    from provision.permissions.actions import COMMANDS
-
+    """Return the commands of --for, all without it; InputError for an unknown one."""
+    known = permissions.COMMANDS
     if named is None:
-        return COMMANDS
+        return known
     chosen = tuple(name for name in named.replace(" ", "").split(",") if name)
-    if unknown := sorted(set(chosen) - set(COMMANDS)):
+    if unknown := sorted(set(chosen) - set(known)):
         raise InputError(
             f"--for: {unknown[0]} needs no permissions, or is no command",
-            f"choose from {', '.join(COMMANDS)}",
+            f"choose from {', '.join(known)}",
         )
     if not chosen:
-        raise InputError("--for names no command", f"choose from {', '.join(COMMANDS)}")
+        raise InputError("--for names no command", f"choose from {', '.join(known)}")
     return chosen

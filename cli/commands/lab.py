@@ -1,20 +1,20 @@
 """`gpuctl lab start|stop|status|images|fault`: an AWS region on this machine, or several."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.options import chosen_target, output
 from cli.parser import Command, CommandGroup
-from config.errors import InputError
+from operations import lab, lab_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.output import Output
-    from config.target import Target
-    from lab.lifecycle import LabStatus
-    from lab.places import Places
+    from operations.lab import Labs, LabStatus
+    from operations.lab_faults import Faults
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -44,17 +44,13 @@ def list_faults(context: typer.Context) -> None:
 
     $ gpuctl lab fault list
     """
-    from lab.fault_table import read
-
-    out, now = output(context), read(chosen_target(context).chosen_lab.faults)
+    out, now = output(context), lab_faults.current(chosen_target(context))
     out.show({name: list(arguments) for name, arguments in now.items()}, _faults(now, out))
 
 
-def _faults(now: "dict[str, tuple[str, ...]]", out: "Output") -> "Iterator[str]":
-    from lab.fault_kinds import FAULTS
-
+def _faults(now: "Faults", out: "Output") -> "Iterator[str]":
     rows = []
-    for name, kind in FAULTS.items():
+    for name, kind in lab_faults.FAULTS.items():
         rows.append(("set" if name in now else "", f"{name} {kind.usage}", kind.code))
         rows.append(("", "", kind.meaning))
         if name in now:
@@ -77,55 +73,12 @@ def set_fault(
 
     $ gpuctl lab fault set no-capacity us-east-1a
     """
-    from lab.fault_kinds import parse
-    from lab.fault_table import HARDWARE, SLOW_NETWORK, read, write
-    from lab.lifecycle import target
-
-    lab, wanted = chosen_target(context).chosen_lab, tuple(arguments or ())
-    if name in ("spot-interruption", SLOW_NETWORK, HARDWARE):
-        _require(lab)
-        region = chosen_target(context).region or "us-east-1"
-        wanted = _with_ids(name, wanted, target(lab, region))
-    given = parse(name, wanted)
-    _require(lab)
-    before = read(lab.faults)
-    now = before | {name: given}
-    write(lab.faults, now)
-    _apply(lab, {name}, before)
+    now = lab_faults.set_fault(chosen_target(context), name, arguments or ())
     text = []
     if name in ("reservation", "block"):
         kind = "capacity-block" if name == "block" else name
-        text = [f"capacity: {{type: {kind}, id: {given[-2]}}}"]
-    output(context).show({name: list(now[name]) for name in now}, text)
-
-
-def _with_ids(name: str, arguments: tuple[str, ...], target: "Target") -> tuple[str, ...]:
-    """Return the fault's arguments with the ids of the instances that they name."""
-    from lab.machines.instance_names import instance_ids
-    from provision.aws.clients import aws_errors, client
-
-    if name == "spot-interruption":
-        named = arguments[:-1] if arguments and arguments[-1].isdigit() else arguments
-    elif name == "hardware":
-        named = tuple(word for word in arguments if "=" not in word and ":" not in word)
-        arguments = (*named, *(word for word in arguments if word not in named))
-    else:
-        named = arguments[:-1]
-    spot = name == "spot-interruption"
-    with aws_errors():
-        ids = instance_ids(named, client(target, "ec2"), spot)
-    return (*ids, *arguments[len(named) :])
-
-
-def _apply(lab: "Places", changed: set[str], before: "dict[str, tuple[str, ...]]") -> None:
-    """Let running machines show the faults that changed; `before` is the table until now."""
-    from lab.fault_table import HARDWARE, SLOW_NETWORK
-    from lab.machines import hardware_faults, slow_network
-
-    if SLOW_NETWORK in changed:
-        slow_network.limit_all(lab)
-    if HARDWARE in changed:
-        hardware_faults.apply(lab, before.get(HARDWARE, ()))
+        text = [f"capacity: {{type: {kind}, id: {now[name][-2]}}}"]
+    output(context).show({fault: list(now[fault]) for fault in now}, text)
 
 
 @fault.command("clear", cls=Command, epilog="lab.md")
@@ -140,25 +93,8 @@ def clear_fault(
 
     $ gpuctl lab fault clear
     """
-    from lab.fault_table import read, write
-
-    lab = chosen_target(context).chosen_lab
-    _require(lab)
-    now = read(lab.faults)
-    if unknown := sorted(set(names or ()) - set(now)):
-        raise InputError(f"fault {unknown[0]} is not set", f"set are: {', '.join(now) or 'none'}")
-    left = {name: now[name] for name in now if names and name not in names}
-    write(lab.faults, left)
-    _apply(lab, now.keys() - left.keys(), now)
+    left = lab_faults.clear(chosen_target(context), names or ())
     output(context).show({name: list(left[name]) for name in left}, ())
-
-
-def _require(lab: "Places") -> None:
-    """Raise InputError where the lab is down: stopping it clears its faults."""
-    from lab.state import record
-
-    if record(lab) is None:
-        raise InputError("the lab is not running", f"start it with `{lab.command('start')}`")
 
 
 @app.command(cls=Command, epilog="lab.md")
@@ -169,12 +105,10 @@ def start(context: typer.Context) -> None:
 
     $ gpuctl lab start
     """
-    from lab.lifecycle import start as start_lab
-
-    lab, out = chosen_target(context).chosen_lab, output(context)
+    out = output(context)
     with out.progress() as view:
-        start_lab(lab, view.report)
-    _show(lab, out)
+        labs = lab.start(chosen_target(context), watcher=view)
+    _show(labs, out)
 
 
 @app.command(cls=Command, epilog="lab.md")
@@ -189,14 +123,10 @@ def stop(
     $ gpuctl lab stop
     $ gpuctl lab stop --all
     """
-    from lab.lifecycle import present
-    from lab.lifecycle import stop as stop_lab
-
-    lab, out = chosen_target(context).chosen_lab, output(context)
+    out = output(context)
     with out.progress() as view:
-        for each in present() if every else (lab,):
-            stop_lab(each, view.report)
-    _show(lab, out)
+        labs = lab.stop(chosen_target(context), every=every, watcher=view)
+    _show(labs, out)
 
 
 @app.command(cls=Command, epilog="lab.md")
@@ -211,14 +141,12 @@ def status(
     $ gpuctl lab status
     $ gpuctl lab status --leftovers --lab=b
     """
-    lab, out = chosen_target(context).chosen_lab, output(context)
+    here, out = chosen_target(context), output(context)
     if leftovers:
-        from lab.leftovers import found
-
-        left = list(found(lab))
+        left = list(lab.leftovers(here))
         out.show(left, left)
         return
-    _show(lab, out)
+    _show(lab.status(here), out)
 
 
 @app.command(cls=Command, epilog="lab.md")
@@ -233,32 +161,21 @@ def images(
 
     $ gpuctl lab images stock
     """
-    from lab.images.image import FLAVOURS, ensure_image
-    from lab.prerequisites import require
-
-    wanted = [flavour for flavour in FLAVOURS if not flavours or flavour in flavours]
-    if unknown := sorted(set(flavours or ()) - set(FLAVOURS)):
-        raise InputError(f"no image {unknown[0]!r}", f"images are: {', '.join(FLAVOURS)}")
-    require("images cannot be made")
     out = output(context)
     with out.progress() as view:
-        paths = {flavour: str(ensure_image(flavour, view.report)) for flavour in wanted}
-    out.show(paths, (f"{flavour:<10}  {path}" for flavour, path in paths.items()))
+        paths = lab.images(flavours or (), watcher=view)
+    document = {flavour: str(path) for flavour, path in paths.items()}
+    out.show(document, (f"{flavour:<10}  {path}" for flavour, path in paths.items()))
 
 
-def _show(lab: "Places", out: "Output") -> None:
-    from dataclasses import asdict
-
-    from lab.lifecycle import others
-    from lab.lifecycle import status as lab_status
-
-    now, beside = lab_status(lab), others(lab)
-    title = "The lab" if lab.is_default else f"Lab {lab.name}"
+def _show(labs: "Labs", out: "Output") -> None:
+    now = labs.chosen
+    title = "The lab" if labs.is_default else f"Lab {labs.name}"
     text = [f"{title} is up: {_running(now)}" if now.up else f"{title} is down."]
     text += [f"  {machine}" for machine in now.machines]
-    text += [f"Also up: lab {other.name}: {_running(other)}" for other in beside]
-    out.show({**asdict(now), "others": [asdict(other) for other in beside]}, text)
+    text += [f"Also up: lab {other.name}: {_running(other)}" for other in labs.others]
+    out.show({**asdict(now), "others": [asdict(other) for other in labs.others]}, text)
 
 
-def _running(lab: "LabStatus") -> str:
-    return f"API {lab.api_url}, process {lab.pid}, {len(lab.machines)} machines"
+def _running(status: "LabStatus") -> str:
+    return f"API {status.api_url}, process {status.pid}, {len(status.machines)} machines"

@@ -1,11 +1,13 @@
 """`gpuctl schema cluster|run`: JSON Schema, for editors."""
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from cli.options import output
+from config import schema as files
 
 
 class FileKind(StrEnum):
@@ -23,8 +25,4 @@ def schema(
 
     $ gpuctl schema run > run.schema.json
     """
-    from dataclasses import replace
-
-    from config.schema import json_schema
-
-    replace(output(context), as_json=True).show(json_schema(kind.value), ())
+    replace(output(context), as_json=True).show(files.json_schema(kind.value), ())

@@ -1,15 +1,14 @@
 """`gpuctl ssh CLUSTER [NODE]`: a shell on a node, host keys pinned."""
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cli.arguments import ClusterArgument, NodeArgument
 from cli.options import chosen_target
-
-if TYPE_CHECKING:
-    from nodes.inventory import Inventory
+from config.errors import InputError
+from operations import login
 
 
 def ssh(
@@ -29,36 +28,10 @@ def ssh(
     $ gpuctl ssh demo node1
     $ gpuctl ssh demo node0 -- -N -L 8265:10.0.0.5:8265
     """
-    import asyncio
-
-    from config.errors import InputError
-    from nodes.identity import has_cluster_key
-    from nodes.openssh import write_openssh_config
-    from provision.records.record import load_inventory
-
-    target = chosen_target(context).cluster_target(cluster)
-    inventory = load_inventory(cluster, target)
-    names = [n.name for n in inventory.nodes]
-    if inventory.bastion is not None:
-        names = ["bastion", *names]
-    if node not in names:
-        raise InputError(f"cluster {cluster} has no '{node}'", f"it has {', '.join(names)}")
-    if not has_cluster_key(inventory.folder):
-        asyncio.run(_try_login(inventory, node))
-    path = write_openssh_config(inventory)
+    words = login.ssh_command(chosen_target(context), cluster, node, command or ())
     try:
-        os.execvp("ssh", ["ssh", "-F", str(path), node, *(command or [])])  # noqa: S606
+        os.execvp(words[0], words)  # noqa: S606
     except FileNotFoundError:
         raise InputError(
             "the program `ssh` is not installed", "apt-get install -y openssh-client"
         ) from None
-
-
-async def _try_login(inventory: "Inventory", name: str) -> None:
-    """Raise NodeError, with what to do, if a machine refuses the user's keys: ssh would not say."""
-    from nodes.ssh import connect
-
-    async with connect(inventory) as connections:
-        for node in inventory.nodes:
-            if node.name == name:
-                await connections.run(node, "true", timeout=60)

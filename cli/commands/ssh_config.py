@@ -6,6 +6,7 @@ import typer
 
 from cli.arguments import ClusterArgument
 from cli.options import YesOption, chosen_target, output
+from operations import login
 
 
 def ssh_config(
@@ -25,24 +26,16 @@ def ssh_config(
     $ gpuctl ssh-config demo
     $ gpuctl ssh-config demo --remove
     """
-    from nodes import ssh_hosts
-    from provision.records.record import load_inventory
-
-    target, out = chosen_target(context).cluster_target(cluster), output(context)
-    inventory = load_inventory(cluster, target)
-    path = ssh_hosts.hosts_file(cluster)
+    here, out = chosen_target(context), output(context)
     if remove:
-        gone = ssh_hosts.remove_hosts(cluster, inventory.folder)
-        text = f"{path} is removed" if gone else f"{cluster} has no hosts in {path}"
-        out.show({"file": str(path), "removed": gone}, [text])
+        file, was_there = login.remove_hosts(here, cluster)
+        text = f"{file} is removed" if was_there else f"{cluster} has no hosts in {file}"
+        out.show({"file": str(file), "removed": was_there}, [text])
         return
-    config = ssh_hosts.user_config()
-    if not ssh_hosts.has_include(config):
-        line = ssh_hosts.include_line()
-        out.confirm(f"Write `{line}` as the first line of {config}?", yes)
-        ssh_hosts.add_include(config)
-    ssh_hosts.write_hosts(inventory)
-    hosts = [f"{cluster}-{node.name}" for node in inventory.nodes]
-    hosts += [f"{cluster}-bastion"] if inventory.bastion else []
-    document = {"file": str(path), "config": str(config), "hosts": hosts}
-    out.show(document, [f"{path} has {', '.join(hosts)}: try `ssh {hosts[0]}`"])
+    hosts = login.plan_hosts(here, cluster)
+    if hosts.include is not None:
+        out.confirm(f"Write `{hosts.include}` as the first line of {hosts.settings}?", yes)
+    login.write_hosts(hosts)
+    names, settings = list(hosts.names), str(hosts.settings)
+    document = {"file": str(hosts.file), "config": settings, "hosts": names}
+    out.show(document, [f"{hosts.file} has {', '.join(names)}: try `ssh {names[0]}`"])

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cli.options import output
+from config.loading import templates as loading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,9 +21,7 @@ def templates(context: typer.Context) -> None:
 
     $ gpuctl templates
     """
-    from config.loading.templates import templates as all_templates
-
-    out, found = output(context), all_templates()
+    out, found = output(context), loading.templates()
     out.show([vars(template) for template in found], _lines(found, out))
 
 

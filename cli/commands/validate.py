@@ -7,6 +7,7 @@ import typer
 
 from cli.options import RuntimesOption, SetOption, output
 from config.errors import InvalidFiles
+from config.loading import load, overrides, substitutions
 
 
 def validate(
@@ -28,13 +29,10 @@ def validate(
     $ gpuctl validate cluster.yaml run.yaml
     $ gpuctl validate *.yaml --json
     """
-    from config.loading.load import check, fold_ignored
-    from config.loading.overrides import Overrides
-    from config.loading.substitutions import Substitutions
-
     out = output(context)
-    overrides = Overrides(manifest=Substitutions(tuple(set_ or ()), runtimes))
-    found = {path: check(path, overrides, is_strict=strict) for path in files}
+    given = substitutions.Substitutions(tuple(set_ or ()), runtimes)
+    manifest = overrides.Overrides(manifest=given)
+    found = {path: load.check(path, manifest, is_strict=strict) for path in files}
     errors = [
         complaint
         for complaints in found.values()
@@ -53,7 +51,7 @@ def validate(
         out.show(document, ())
         raise typer.Exit(InvalidFiles.exit_code if errors else 0)
     for path, complaints in found.items():
-        for diagnostic in fold_ignored(complaints):
+        for diagnostic in load.fold_ignored(complaints):
             if diagnostic.severity != "error":
                 out.say(str(diagnostic))
         if not any(one.severity == "error" for one in complaints):

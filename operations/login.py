@@ -1,0 +1,85 @@
+"""The ssh of a person to a cluster's nodes: a shell, and the hosts in their own ssh settings."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.errors import InputError
+from nodes import ssh_hosts
+from nodes.identity import has_cluster_key
+from nodes.inventory import Inventory
+from nodes.openssh import write_openssh_config
+from operations.chosen_target import ChosenTarget
+from provision.records.record import load_inventory
+
+__all__ = ["Hosts", "plan_hosts", "remove_hosts", "ssh_command", "write_hosts"]
+
+
+def ssh_command(
+    here: ChosenTarget, cluster: str, node: str = "node0", command: Sequence[str] = ()
+) -> list[str]:
+    """Return the command of OpenSSH for a shell on the node, or for one command there.
+
+    Host keys are pinned. Raises InputError for an unknown node, NodeError with what to do if a
+    machine refuses the user's keys.
+    """
+    inventory = load_inventory(cluster, here.cluster_target(cluster))
+    names = [machine.name for machine in inventory.nodes]
+    if inventory.bastion is not None:
+        names = ["bastion", *names]
+    if node not in names:
+        raise InputError(f"cluster {cluster} has no '{node}'", f"it has {', '.join(names)}")
+    if not has_cluster_key(inventory.folder):
+        asyncio.run(_try_login(inventory, node))
+    return ["ssh", "-F", str(write_openssh_config(inventory)), node, *command]
+
+
+async def _try_login(inventory: Inventory, name: str) -> None:
+    """Raise NodeError, with what to do, if a machine refuses the user's keys: ssh would not say."""
+    from nodes.ssh import connect  # asyncssh: most logins do not need it, and begin at once
+
+    async with connect(inventory) as connections:
+        for node in inventory.nodes:
+            if node.name == name:
+                await connections.run(node, "true", timeout=60)
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """A cluster's nodes as hosts for ssh: the `names`, and the `file` that is to have them.
+
+    `include` is the line that the user's `settings` of ssh still need, None if they have it.
+    """
+
+    inventory: Inventory
+    file: Path
+    settings: Path
+    names: tuple[str, ...]
+    include: str | None
+
+
+def plan_hosts(here: ChosenTarget, cluster: str) -> Hosts:
+    """Return the hosts that `write_hosts` writes; change nothing."""
+    inventory = load_inventory(cluster, here.cluster_target(cluster))
+    settings = ssh_hosts.user_config()
+    names = [f"{cluster}-{node.name}" for node in inventory.nodes]
+    names += [f"{cluster}-bastion"] if inventory.bastion else []
+    include = None if ssh_hosts.has_include(settings) else ssh_hosts.include_line()
+    return Hosts(inventory, ssh_hosts.hosts_file(cluster), settings, tuple(names), include)
+
+
+def write_hosts(hosts: Hosts) -> None:
+    """Write the hosts, and the line that includes their file if the user's settings lack it.
+
+    They follow changes of the cluster, and end with it.
+    """
+    if hosts.include is not None:
+        ssh_hosts.add_include(hosts.settings)
+    ssh_hosts.write_hosts(hosts.inventory)
+
+
+def remove_hosts(here: ChosenTarget, cluster: str) -> tuple[Path, bool]:
+    """Remove the cluster's hosts; return the path of their file, and whether there was one."""
+    inventory = load_inventory(cluster, here.cluster_target(cluster))
+    return ssh_hosts.hosts_file(cluster), ssh_hosts.remove_hosts(cluster, inventory.folder)
