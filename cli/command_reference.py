@@ -4,6 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import typer
+from typer.testing import CliRunner
+
+from cli.main import app
+
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 _HEAD = """# The commands
 
@@ -27,11 +32,6 @@ Written by `make docs` from the commands' own help; edit the help, not this page
 
 def page() -> str:
     """Return the page's text."""
-    import typer
-    from typer.testing import CliRunner
-
-    from cli.main import app
-
     runner = CliRunner()
     width = {"COLUMNS": "80", "TERMINAL_WIDTH": "80"}
     names = [[], *paths(typer.main.get_command(app))]

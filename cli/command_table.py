@@ -7,7 +7,6 @@ from typing import Any
 
 import typer
 
-from cli.lazy_modules import import_lazily
 from cli.other_tools import OTHERS
 from cli.parser import Command, CommandForNode, CommandForNodes, CommandGroup
 
@@ -105,7 +104,6 @@ class Root(CommandGroup):
 
 def _made(name: str, entry: _Entry) -> Any:
     """Return the command, as typer makes it of its function, or the group of its typer."""
-    import_lazily()
     found = getattr(import_module(f"cli.commands.{entry.module}"), entry.name)
     if isinstance(found, typer.Typer):
         group: Any = typer.main.get_command(found)

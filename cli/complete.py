@@ -7,6 +7,7 @@ zsh evaluates it: only texts that are names are completed.
 
 import json
 import re
+import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,6 @@ def nodes(context: typer.Context) -> list[str]:
 
 def runs(context: typer.Context) -> list[tuple[str, str]]:
     """Return the ids of the runs, newest first, each with its status and cluster."""
-    import sqlite3
-
     path = _state(context) / "runs" / "runs.sqlite"
     query = "SELECT run_id, status, cluster FROM runs ORDER BY started DESC"
     with (

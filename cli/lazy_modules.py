@@ -8,7 +8,6 @@ rich or yaml. Files are read with pydantic. A command names a whole module
 
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from types import ModuleType
@@ -16,7 +15,7 @@ from types import ModuleType
 _LAZY = ("operations.", "cli.render.", "config.")
 
 
-class _LazyFinder(MetaPathFinder):
+class _LazyFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:

@@ -1,6 +1,7 @@
 """`gpuctl`: the commands, the global options, and the one place where errors become exit codes."""
 
 import os
+import time
 import traceback
 from typing import Annotated, NoReturn
 
@@ -12,7 +13,9 @@ from cli.output import Output
 from cli.terminal import discard_unwritten
 from config.errors import GpuctlError, InputError, InvalidFiles
 from config.files import disk_errors
+from config.folders import state_home
 from config.settings import export_state
+from operations import lab
 
 _REPORT = "this is a mistake in gpuctl; run again with --debug and report the file it names"
 RUN_FAILED_ITSELF = 125  # as `docker run`: gpuctl failed, not the job
@@ -33,7 +36,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
+        from importlib.metadata import version  # it imports email, for this option alone
 
         Output().say(f"gpuctl {version('gpuctl-cluster')}")
         raise typer.Exit
@@ -140,10 +143,6 @@ def options(
 
 def _debug_file() -> str:
     """Write the traceback of the current exception to a file; return its path."""
-    import time
-
-    from config.folders import state_home
-
     folder = state_home() / "debug"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}.log"
@@ -204,8 +203,7 @@ def main() -> None:
                 " checkout"
             )
         if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("moto"):
-            from lab.prerequisites import INSTALL_EXTRA as remedy
-
+            remedy = lab.INSTALL_EXTRA
             known = "the lab needs moto, which is not installed"
         _end(f"gpuctl: error: {known}; {remedy}", _own_failure(given), given)
 

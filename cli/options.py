@@ -2,15 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from cli.output import Output
-from operations.chosen_target import ChosenTarget
-
-if TYPE_CHECKING:
-    from lab.places import Places
+from config.settings import settings
+from operations.chosen_target import DEFAULT_LAB, ChosenTarget, Places
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 RefreshOption = Annotated[
@@ -64,13 +62,11 @@ class Options:
                 setattr(self, name, given[name])
 
     @property
-    def places(self) -> "Places | None":
+    def places(self) -> Places | None:
         """Return the chosen lab, None for AWS; InputError for a name that no lab can have."""
         if not self.lab and self.lab_name is None:
             return None
-        from lab.places import DEFAULT, Places
-
-        return Places(DEFAULT if self.lab_name is None else self.lab_name)
+        return Places(DEFAULT_LAB if self.lab_name is None else self.lab_name)
 
     @property
     def output(self) -> Output:
@@ -89,8 +85,6 @@ def options(context: typer.Context) -> Options:
 
 def chosen_target(context: typer.Context) -> ChosenTarget:
     """Return what the command acts on."""
-    from config.settings import settings
-
     given = options(context)
     flags = {"region": given.region, "aws_profile": given.profile, "backend": given.backend}
     found = {name: one.value for name, one in settings(flags).items()}

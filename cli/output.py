@@ -2,19 +2,17 @@
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from cli import terminal
+from cli.render import text_table
+from cli.render.progress import ProgressView
 from cli.terminal import json_text, print_line, shown
 from config.errors import InputError, OutputError
-
-TYPE_CHECKING = False  # as typing's; the quick form of `exec` imports this file
-if TYPE_CHECKING:
-    from cli.render.progress import ProgressView
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,7 @@ class Output:
 
         It is cut at the terminal's width and has no colours.
         """
-        from shutil import get_terminal_size
-
-        row = shown(text, is_plain=True)[: get_terminal_size().columns - 1]
+        row = shown(text, is_plain=True)[: shutil.get_terminal_size().columns - 1]
         print(f"\r\033[K{row}", end="", flush=True)
 
     def redraw(self, lines: Sequence[str]) -> None:
@@ -60,9 +56,7 @@ class Output:
 
         What does not fit is cut off, and there are no colours.
         """
-        from shutil import get_terminal_size
-
-        size = get_terminal_size()
+        size = shutil.get_terminal_size()
         rows = (shown(line, is_plain=True)[: size.columns] for line in lines[: size.lines - 1])
         print("\033[H\033[2J" + "\n".join(rows), flush=True)
 
@@ -107,13 +101,11 @@ class Output:
         print(self.visible(question), end="", file=sys.stderr, flush=True)
         return sys.stdin.readline()
 
-    def progress(self) -> "ProgressView":
+    def progress(self) -> ProgressView:
         """Return a view of progress, to be entered: live on a terminal, plain lines elsewhere.
 
         It is on stderr with `as_json`, and shows nothing with `is_quiet`.
         """
-        from cli.render.progress import ProgressView
-
         to = sys.stderr if self.as_json else sys.stdout
         return ProgressView(self, None if self.is_quiet else to)
 
@@ -121,10 +113,8 @@ class Output:
         self, head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()
     ) -> list[str]:
         """Return the lines of a table that fits the terminal; in a pipe every row is one line."""
-        from shutil import get_terminal_size
-
-        width = get_terminal_size().columns if sys.stdout.isatty() else None
-        return terminal.table(head, rows, width, right)
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        return text_table.table_lines(head, rows, width, right)
 
     @property
     def has_color(self) -> bool:

@@ -10,7 +10,10 @@ from config.folders import state_home
 from config.progress import Reporter
 from config.target import Target
 from lab import lifecycle
-from lab.places import DEFAULT, Places
+from lab.places import DEFAULT as DEFAULT_LAB
+from lab.places import Places
+
+__all__ = ["ALL_REGIONS", "DEFAULT_LAB", "ChosenTarget", "Places"]
 
 ALL_REGIONS = "all"
 """The region's name that means all regions, for commands that can ask them."""
@@ -39,7 +42,7 @@ class ChosenTarget:
     @property
     def chosen_lab(self) -> Places:
         """Return the lab that `gpuctl lab` acts on: the named one, else the default one."""
-        return self.lab or Places(DEFAULT)
+        return self.lab or Places(DEFAULT_LAB)
 
     def target(self, region: str | None = None) -> Target:
         """Return the target; InputError when no region is known, LabError for a lab that is down.

@@ -9,10 +9,11 @@ from lab import leftovers as lab_leftovers
 from lab import lifecycle, prerequisites
 from lab.images.image import FLAVOURS, ensure_image
 from lab.lifecycle import LabStatus
+from lab.prerequisites import INSTALL_EXTRA
 from operations.chosen_target import ChosenTarget
 from operations.watcher import LoggingWatcher, Watcher
 
-__all__ = ["LabStatus", "Labs", "images", "leftovers", "start", "status", "stop"]
+__all__ = ["INSTALL_EXTRA", "LabStatus", "Labs", "images", "leftovers", "start", "status", "stop"]
 
 
 @dataclass(frozen=True)

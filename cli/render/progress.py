@@ -6,6 +6,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
+from cli.render import live_block
 from cli.terminal import print_line
 from config.errors import OutputError
 from config.progress import Progress
@@ -13,7 +14,6 @@ from config.quantities import elapsed
 
 if TYPE_CHECKING:
     from rich.live import Live
-    from rich.text import Text
 
 _MARKS = {"start": "…", "running": "…", "done": "✓", "failed": "✗"}
 _SHOWN = 12  # lines of the live block: more than a screenful hides the question above it
@@ -89,14 +89,10 @@ class ProgressView:
 
     def _started_live(self) -> "Live":
         """Return the live block; start it for the first step, so that it never hides a question."""
-        from rich.console import Console
-        from rich.live import Live
-
         with self._start_lock:
             if self._live is None:
-                console = Console(file=self._to, highlight=False)
-                self._live = Live(console=console, refresh_per_second=4, get_renderable=self._block)
-                self._live.start()
+                assert self._to is not None
+                self._live = live_block.start(self._to, self._block)
             return self._live
 
     def note(self, text: str) -> None:
@@ -134,11 +130,9 @@ class ProgressView:
     def _seconds(self, progress: Progress, started: float) -> float:
         return time.monotonic() - started if progress.seconds is None else progress.seconds
 
-    def _block(self) -> "Text":
-        from rich.text import Text
-
+    def _block(self) -> str:
         with self._lock:
             lines = [self._line(p, started) for p, started in self._running.values()]
         if len(lines) > _SHOWN:
             lines = [*lines[:_SHOWN], f"… and {len(lines) - _SHOWN} more"]
-        return Text("\n".join(lines))
+        return "\n".join(lines)

@@ -14,7 +14,7 @@ import pytest
 
 from cli.output import Output
 from cli.render.run import RunView, verdict
-from cli.terminal import table
+from cli.render.text_table import table_lines
 from config.errors import InputError
 from config.progress import Progress
 from engine.contract.head_events import FollowedFailure
@@ -211,7 +211,7 @@ ROWS = [
 
 
 def test_a_table_in_a_pipe_has_a_line_for_each_row() -> None:
-    assert table(("RUN", "CLUSTER", "NODES", "STATUS"), ROWS, right=("NODES",)) == [
+    assert table_lines(("RUN", "CLUSTER", "NODES", "STATUS"), ROWS, right=("NODES",)) == [
         "RUN                         CLUSTER                     NODES  STATUS",
         "nccl-tests-20261122-101500  a-cluster-with-a-long-name     64  done",
         "hello                       demo                            2  failed",
@@ -220,14 +220,14 @@ def test_a_table_in_a_pipe_has_a_line_for_each_row() -> None:
 
 @pytest.mark.parametrize("width", [80, 60, 40, 24])
 def test_a_narrow_table_wraps_and_cuts_nothing_off(width: int) -> None:
-    lines = table(("RUN", "CLUSTER", "NODES", "STATUS"), ROWS, width, right=("NODES",))
+    lines = table_lines(("RUN", "CLUSTER", "NODES", "STATUS"), ROWS, width, right=("NODES",))
     assert max(map(len, lines)) <= width
     letters = sorted("".join(cell for row in ROWS for cell in row) + "RUNCLUSTERNODESSTATUS")
     assert sorted("".join(lines).replace(" ", "")) == letters
 
 
 def test_a_tables_cells_are_text() -> None:
-    assert table(("N",), [("[red]x[/red] \x1b[31m:smile:\x1b[2J",)])[1] == (
+    assert table_lines(("N",), [("[red]x[/red] \x1b[31m:smile:\x1b[2J",)])[1] == (
         "[red]x[/red] :smile:^[[2J"
     )
 

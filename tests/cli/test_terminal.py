@@ -82,6 +82,6 @@ def test_nothing_of_the_command_line_prints_by_another_way() -> None:
     ]
     assert others == [
         "progress.py: live.console.print(self._line(progress, started), markup=False)",
+        "text_table.py: console.print(drawn)",
         'terminal.py: print(f"{text}\\n", end="", file=to, flush=True)',
-        "terminal.py: console.print(drawn)",
     ]

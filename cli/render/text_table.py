@@ -1,0 +1,31 @@
+"""Tables of text that fit the terminal."""
+
+from collections.abc import Iterable, Sequence
+from io import StringIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cli.terminal import shown
+
+
+def table_lines(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    width: int | None = None,
+    right: Sequence[str] = (),
+) -> list[str]:
+    """Return the lines of a table, none wider than `width`: cells are wrapped, nothing is cut off.
+
+    Without a width every row is one line. The columns named by `right` are aligned to the right.
+    """
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
+    for name in head:
+        drawn.add_column(Text(name), justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(shown(cell, is_plain=True)) for cell in row))
+    text = StringIO()
+    console = Console(file=text, width=width or 10_000, color_system=None)
+    console.print(drawn)
+    return [line.rstrip() for line in text.getvalue().splitlines()]
