@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from config.errors import InputError
+
 if TYPE_CHECKING:
     from cli.output import Output
     from engine.session.session import Answer, OnInterrupt
@@ -28,8 +30,6 @@ def on_interrupt(
 
     `unattended` is the answer to `ask` without a terminal. Raises InputError for another choice.
     """
-    from config.errors import InputError
-
     if choice != "ask" and choice not in ("stop", "detach"):
         hint = "stop, detach and ask are allowed"
         raise InputError(f"--on-interrupt is '{choice}'", hint)

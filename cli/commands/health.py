@@ -141,14 +141,13 @@ def _measure(there: "Inventory", target: "Target", out: "Output") -> "tuple[Find
 
 def _slow(there: "Inventory", target: "Target", out: "Output") -> dict[str, str]:
     """Return the nodes that a bisect names, with what it says; none for a single node."""
-    from cli.commands.bisect import LARGEST, Runs
-    from config.run.size import byte_count
     from engine.analysis.bisect.report import describe
     from engine.analysis.bisect.rounds import MOST_NODES
+    from operations.bisect import LARGEST, measure_nodes
 
     if not 2 <= len(there.nodes) <= MOST_NODES:
         return {}
-    found = Runs(there, target.runs, byte_count(LARGEST), out).measure()
+    found = measure_nodes(there, target.runs, LARGEST, out.progress())
     return {
         found.nodes[place]: describe(suspect, found.nodes)
         for suspect in found.suspects

@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.arguments import LatestRunArgument
+from cli.chosen_run import chosen_run
 from cli.options import FoldOption, chosen_target, output
+from cli.render import lines as render
+from cli.render import log_filter
+from config.errors import GpuctlError
 from engine.contract.event import Event
 from engine.contract.head_events import OutputDropped, RunFinished
 from engine.contract.worker_events import Output
+from operations import run_events, run_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
-    from cli.log_filter import Wanted
     from cli.output import Output as Out
     from engine.agent.journal.lines import Line
 
@@ -48,76 +51,40 @@ def logs(
     $ gpuctl logs nccl-tests --rank 1 -f
     $ gpuctl logs --rank 0,8-15 --since 10m --grep 'loss|error' --tail 100
     """
-    from cli.followed_journal import follow_journal
-    from cli.known_runs import chosen_run
-    from cli.log_filter import wanted
-    from config.errors import GpuctlError, InputError
-    from engine.record.journal_copy import kept_path, recorded_events
-
     here, out = chosen_target(context), output(context)
-    lines = wanted(rank, since, grep)
-    runs = here.state / "runs"
-    entry = chosen_run(here, run, out)
-    is_kept = kept_path(runs, entry.run_id, "journal.jsonl").exists()
-    if entry.is_over and not is_kept:
-        raise InputError(
-            f"the logs of run {entry.run_id} are not kept any more",
-            f"30 days and 10 GiB are kept; `gpuctl results {entry.run_id}` shows its results",
-        )
-    view = _LogView(lines, out, entry.nodes, folds, tail)
+    lines = log_filter.wanted(rank, since, grep)
+    record = chosen_run(here, run, out)
+    run_log.check_kept(here, record)
+    view = _LogView(lines, out, record.nodes, folds, tail)
     problem = None
     try:
-        if entry.is_over or not follow:
-            for event in recorded_events(runs, entry.run_id):
-                view.event(event)
-        else:
-            follow_journal(here, entry, view.event, out)
+        run_log.read_log(here, record, on_event=view.event, follow=follow, watcher=out.progress())
     except GpuctlError as error:
         problem = error
     view.end()
     if not view.is_complete:
-        out.complain(f"gpuctl: {_what_is_missing(entry.run_id, runs)}")
+        out.complain(f"gpuctl: {run_log.missing_part(here, record.run_id)}")
     if problem is not None:
         raise problem
-
-
-def _what_is_missing(run: str, runs: "Path") -> str:
-    """Return why lines of the run may be missing."""
-    from engine.record.history import History
-
-    with History(runs) as history:
-        entry = history.find(run)
-    if entry.is_over:
-        return f"the output of run {run} may be incomplete: {entry.reason}"
-    return (
-        f"run {run} is not over, and its newest output may be missing:"
-        f" `gpuctl logs {run} -f` fetches it"
-    )
 
 
 class _LogView:
     """Prints the wanted lines of a run's events."""
 
     def __init__(
-        self, lines: "Wanted", out: "Out", nodes: int, folds: bool, tail: int | None
+        self, lines: "log_filter.Wanted", out: "Out", nodes: int, folds: bool, tail: int | None
     ) -> None:
-        from cli.log_filter import Tail
-        from cli.render.lines import LineView
-        from engine.agent.journal.lines import WholeLines
-
         self._wanted, self._out = lines, out
-        self._view = LineView(out, nodes, folds)
-        self._lines = WholeLines()
+        self._view = render.LineView(out, nodes, folds)
+        self._lines = run_events.WholeLines()
         show = self._record if out.as_json else self._view.show
         self.is_complete = False
         """Whether the run's end is among the events."""
-        self._tail = None if tail is None else Tail(tail, show)
+        self._tail = None if tail is None else log_filter.Tail(tail, show)
         self._show = show if self._tail is None else self._tail.add
 
     def event(self, event: Event) -> None:
         """Print the lines that the event completes."""
-        from cli.render.lines import dropped_lines
-
         if isinstance(event, Output) and self._wanted.has(event.rank, event.time):
             self._print(self._lines.feed(event))
             if self._tail is None and self._wanted.pattern is None:
@@ -126,7 +93,7 @@ class _LogView:
             self.is_complete = True
         elif isinstance(event, OutputDropped):
             self._print(self._lines.rest())
-            lines = dropped_lines(event)
+            lines = render.dropped_lines(event)
             self._show([line for line in lines if self._wanted.has(line.rank, line.time)])
 
     def end(self) -> None:

@@ -4,6 +4,9 @@ import typer
 
 from cli.arguments import RunArgument
 from cli.options import chosen_target, output
+from cli.render import followed_run
+from cli.render import run as render
+from operations import runs
 
 
 def stop(context: typer.Context, run: RunArgument) -> None:
@@ -13,29 +16,9 @@ def stop(context: typer.Context, run: RunArgument) -> None:
 
     $ gpuctl stop nccl-tests
     """
-    import asyncio
-
-    from cli.known_runs import known_run
-    from cli.render.run import verdict
-    from config.errors import InputError
-    from engine.session.session import stop as stop_run
-    from provision.records.record import load_inventory
-
-    here, out = chosen_target(context), output(context)
-    runs = here.state / "runs"
-    entry = known_run(here, run, out)
-    if entry.is_over:
-        raise InputError(f"run {entry.run_id} is over ({entry.status})", "see `gpuctl ps`")
-    inventory = load_inventory(entry.cluster, here.cluster_target(entry.cluster))
-    result = asyncio.run(stop_run(entry.run_id, inventory, runs))
-    if entry.on_stop == "destroy":
-        from cli.run_end import destroy, ending, removable, report_teardown
-
-        # A client that follows the run removes the cluster too.
-        with (
-            ending(inventory, entry.run_id, out),
-            removable(here, entry.run_id, inventory, out) as may_remove,
-        ):
-            if may_remove:
-                report_teardown(destroy(here, entry.run_id, inventory, out), out)
-    out.show(result.model_dump(mode="json"), verdict(result))
+    out = output(context)
+    with out.progress() as view:
+        stopped = runs.stop(chosen_target(context), run, watcher=view)
+    if stopped.teardown is not None:
+        followed_run.teardown_view(out)(stopped.teardown)
+    out.show(stopped.result.model_dump(mode="json"), render.verdict(stopped.result))

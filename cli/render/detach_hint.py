@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from cli.shared_runs import share_ended_run
 from config.errors import OutputError
+from operations import runs, shared_runs
 
 if TYPE_CHECKING:
     from cli.output import Output
@@ -16,8 +16,6 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
 
     A team's bucket then has the run, so that a colleague can come back to it.
     """
-    from engine.record.run_errors import NOBODY_READS, RunGoesOn, unattended_end, way_to_saved
-
     words = " ".join(("gpuctl", *(here.lab.options if here.lab else ())))
     name, cluster = run.run_id, run.cluster
     lines = [
@@ -31,10 +29,10 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
             "If no client is attached at its end, the nodes power off a minute later;"
             f" `{words} down {cluster}` removes the rest."
         ]
-        left = unattended_end(run)
+        left = runs.unattended_end(run)
         lines.append(f"{left[0].upper()}{left[1:]}.")
         if run.saved:
-            lines.append(f"Later {way_to_saved(name, cluster, words)}.")
+            lines.append(f"Later {runs.way_to_saved(name, cluster, words)}.")
     elif run.outputs:
         lines.append(f"Its outputs ({', '.join(run.outputs)}) come back with attach.")
     if run.ports:
@@ -43,8 +41,8 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
     try:
         out.show(document | {"outputs": run.outputs}, lines)
     except BrokenPipeError as error:
-        raise RunGoesOn(run, NOBODY_READS) from error
+        raise runs.RunGoesOn(run, runs.NOBODY_READS) from error
     except OutputError as error:
-        raise RunGoesOn(run, error.message) from error
+        raise runs.RunGoesOn(run, error.message) from error
     finally:
-        share_ended_run(here, out)
+        shared_runs.share_ended_run(here, watcher=out.progress())

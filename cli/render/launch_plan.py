@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from config.quantities import size
 from engine.contract.codec import to_json
+from operations import launch_details
 
 if TYPE_CHECKING:
     from cli.output import Output
@@ -10,24 +12,23 @@ if TYPE_CHECKING:
     from engine.contract.plan import LaunchPlan
     from engine.plan.source_tree import Tree
 
+_LISTED = 40
+"""How many files are listed."""
+
 
 def show(plan: "LaunchPlan", out: "Output", tree: "Tree | None" = None) -> None:
     """Print the plan on stdout: the same object that a run executes.
 
     `tree` has the files that would travel: `travels` in JSON.
     """
-    from cli.code import code_document, code_lines
-
     document = to_json(plan)
     if tree is not None:
-        document["travels"] = code_document(tree)
-    lines = [*_head(plan), *code_lines(plan, tree), *_cases(plan, out), *_body(plan)]
+        document["travels"] = _code_document(tree)
+    lines = [*_head(plan), *_code(plan, tree), *_cases(plan, out), *_body(plan)]
     out.show(document, lines)
 
 
 def _head(plan: "LaunchPlan") -> list[str]:
-    from engine.record.run_errors import unattended_end
-
     lines = [
         f"Run {plan.run_id} of type {plan.type} on cluster {plan.cluster}: {len(plan.nodes)} nodes,"
         f" startup {plan.startup_order}, over when {plan.stop_criteria}, then {plan.on_stop}",
@@ -36,7 +37,7 @@ def _head(plan: "LaunchPlan") -> list[str]:
     if plan.on_stop == "destroy":
         lines.append(
             "if no client is attached at its end, the nodes power off a minute later:"
-            f" {unattended_end(plan)}"
+            f" {launch_details.unattended_end(plan)}"
         )
     if plan.sizes:
         lines.append(
@@ -51,20 +52,37 @@ def _head(plan: "LaunchPlan") -> list[str]:
 
 def _notifications(plan: "LaunchPlan") -> list[str]:
     """Return for each target of notifications who it is, and what its first event sends."""
-    from time import time
-
-    from engine.agent.notify.notices import json_body, slack_body
-    from engine.plan.notification_examples import examples
-
-    notices = tuple(examples(plan, time())) if plan.notify else ()
     lines = []
-    for index, target in enumerate(plan.notify):
+    bodies = launch_details.notification_bodies(plan)
+    for index, (target, body) in enumerate(zip(plan.notify, bodies, strict=True)):
         to = f"secret {target.to_secret}" if target.to_secret else target.to
         what = "command" if target.form == "command" else f"webhook in the form {target.form}"
         lines.append(f"notify[{index}] {what}, on {', '.join(target.on)}: {to}")
-        first = next(notice for notice in notices if notice.event in target.on)
-        lines.append(f"  {slack_body(first) if target.form == 'slack' else json_body(first)}")
+        lines.append(f"  {body}")
     return lines
+
+
+def _code(plan: "LaunchPlan", tree: "Tree | None") -> list[str]:
+    """Return what would travel, as text; the first files, and what comes back."""
+    if plan.code is None:
+        return []
+    lines = [f"working folder {launch_details.work_folder(plan.run_id)}"]
+    if tree is not None:
+        lines.append(f"code {tree.digest[:12]}: {plan.code.files} files, {size(plan.code.size)}")
+        lines += [f"  {path}  {size(length)}" for path, _, _, _, length in tree.files[:_LISTED]]
+        if len(tree.files) > _LISTED:
+            lines.append(f"  … and {len(tree.files) - _LISTED} more (--json lists all)")
+    if plan.code.outputs:
+        lines.append(f"outputs {', '.join(plan.code.outputs)}")
+    return lines
+
+
+def _code_document(tree: "Tree") -> list[dict[str, str | int]]:
+    """Return what would travel, for JSON."""
+    return [
+        {"path": path, "kind": kind, "mode": f"{mode:o}", "size": length}
+        for path, kind, mode, _, length in tree.entries
+    ]
 
 
 def _cases(plan: "LaunchPlan", out: "Output") -> list[str]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from cli.terminal import COLOUR
 from config.quantities import size
+from nodes.names import fold
+from operations import run_events
 
 if TYPE_CHECKING:
     from cli.output import Output as Out
@@ -89,8 +91,6 @@ class LineView:
 
     def _prefix(self, ranks: Sequence[int]) -> str:
         if len(ranks) > 1:
-            from nodes.names import fold
-
             return self._colored(f"{fold(map(str, ranks))} ", 1)
         (rank,) = ranks
         if rank not in self._prefixes:
@@ -180,10 +180,8 @@ class _Group:
 
 def dropped_lines(event: "OutputDropped") -> list["Line"]:
     """Return a line for each rank whose output was removed: how much, and of what time."""
-    from engine.agent.journal.lines import Line
-
     return [
-        Line(
+        run_events.Line(
             dropped.until,
             dropped.rank,
             "gpuctl",  # in the place of `stdout`: no rank has printed it

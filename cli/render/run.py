@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cli.render.lines import dropped_lines
+from cli.render.lines import LineView, dropped_lines
+from cli.render.tables import table_lines
+from cli.render.top import idle_text
 from config.quantities import elapsed
 from engine.contract.event import Event
 from engine.contract.head_events import (
@@ -46,6 +48,8 @@ from engine.contract.worker_events import (
     RankStarted,
     TableWritten,
 )
+from nodes.names import fold
+from operations import run_events
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,19 +77,15 @@ class RunView:
         self,
         plan: "KnownRun",
         out: "Out",
-        there: "Inventory | None" = None,
+        inventory: "Inventory | None" = None,
         folds: bool = False,
     ) -> None:
-        from cli.render.lines import LineView
-        from engine.agent.journal.lines import WholeLines
-        from engine.record.nccl_tests import TableCollector
-
-        self._there = there
+        self._inventory = inventory
         self._names = [node.name for node in plan.nodes]
         self._out = out
         self._view = LineView(out, len(plan.nodes), folds)
-        self._tables = TableCollector()
-        self._lines = WholeLines()
+        self._tables = run_events.TableCollector()
+        self._lines = run_events.WholeLines()
         self._ranks: dict[int, int] = {}
         self._proofs: dict[str, list[str]] = {}
         self._is_silent = False  # the head does not answer, and the user knows that
@@ -100,9 +100,7 @@ class RunView:
             return
         if self._out.as_json:
             if not self._out.is_quiet:
-                from engine.record.events import event_json
-
-                self._out.record(event_json(event), sys.stderr)
+                self._out.record(run_events.event_json(event), sys.stderr)
         elif isinstance(event, Output):
             self._output(event)
         elif isinstance(event, OutputDropped):
@@ -171,8 +169,6 @@ class RunView:
 
         With `--json` it prints nothing, see `end_json`.
         """
-        from cli.render.tables import table_lines
-
         if self._out.as_json:
             return
         for table in self._tables.tables:
@@ -187,21 +183,11 @@ class RunView:
         return self._names[rank]
 
     def _idle_text(self, event: GpusIdle) -> str:
-        from cli.render.top import idle_text
-        from config.catalogue.instance_types import price_usd_h
-        from engine.analysis.metrics.idle import idle_cost
-
-        name, there = self._name(event.rank), self._there
-        price = None if there is None else price_usd_h(there.instance_type)
-        nodes = () if there is None else there.nodes
-        count = next((node.gpus for node in nodes if node.name == name), len(event.gpus))
-        idle = idle_cost(name, [(gpu, event.seconds) for gpu in event.gpus], count, price)
+        idle = run_events.idle_cost_of(event, self._name(event.rank), self._inventory)
         return "" if idle is None else idle_text(idle)
 
     def _rank_started(self, event: RankStarted) -> None:
         """Print one line when all ranks of a launcher run; nccl-tests has one launcher per test."""
-        from nodes.names import fold
-
         self._ranks[event.process] = event.rank
         if len(self._ranks) == event.size:
             names = fold(self._name(rank) for rank in self._ranks.values())
@@ -221,8 +207,6 @@ class RunView:
             self._print_proofs(text)
 
     def _print_proofs(self, *texts: str) -> None:
-        from nodes.names import fold
-
         for text in texts or tuple(self._proofs):
             self._out.note(f"-- network: {fold(self._proofs.pop(text))}{text}")
 
@@ -264,8 +248,6 @@ def verdict(result: "RunResult") -> list[str]:
 
 def followed_lines(followed: Sequence[FollowedFailure]) -> list[str]:
     """Return a line for each failure after the first."""
-    from nodes.names import fold
-
     return [f"Then {fold(failure.nodes)}: {failure.text}" for failure in followed]
 
 
@@ -334,8 +316,6 @@ def event_text(event: Event) -> str:
 
 def _attempt_text(event: Event) -> str:
     """Return an event of the attempts of a run in words."""
-    from nodes.names import fold
-
     match event:
         case AttemptEnded():
             again = f"; the next starts in {elapsed(event.pause_s)}" if event.pause_s else ""

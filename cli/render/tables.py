@@ -1,7 +1,11 @@
 """nccl-tests' tables as text: both halves of every row, with title and footer."""
 
+import csv
+from io import StringIO
 from itertools import chain
 from typing import TYPE_CHECKING
+
+from nodes.names import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,10 +33,8 @@ def table_lines(table: "Table", node: str, out: "Output") -> list[str]:
     return [*case, _title(table.facts, node), *lines, *_footer(table.facts)]
 
 
-def transport_lines(findings: "Iterable[KeptFinding]", names: "list[str]") -> list[str]:
+def transport_lines(findings: "Iterable[KeptFinding]", names: "Sequence[str]") -> list[str]:
     """Return the transport that NCCL's lines showed, with folded nodes; and other findings."""
-    from nodes.names import fold
-
     of_text: dict[str, list[str]] = {}
     lines = []
     for finding in findings:
@@ -116,9 +118,6 @@ def _csv_line(cells: "Sequence[object]") -> str:
     In some countries spreadsheets also split cells at `;`, which quotes prevent
     (https://owasp.org/www-community/attacks/CSV_Injection, 2026-11-26).
     """
-    import csv
-    from io import StringIO
-
     texts = [cell for cell in cells if isinstance(cell, str)]
     is_plain = not any(text.startswith(_FORMULA) or ";" in text or "\t" in text for text in texts)
     safe = [

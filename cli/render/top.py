@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from config.quantities import elapsed, money
+from config.quantities import elapsed, money, size
+from nodes.names import fold
 
 if TYPE_CHECKING:
     from cli.output import Output
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from engine.analysis.metrics.live import LiveRun
     from engine.analysis.metrics.summary import NodeSummary
     from engine.analysis.metrics.usage import GpuUsage, Usage
-    from nodes.inventory import Inventory
-    from operations.chosen_target import ChosenTarget
+    from operations.usage import ClusterUsage
 
 STALE_S = 20.0
 """A sample that is older is marked with its age: the node may be lost."""
@@ -22,45 +21,7 @@ _BAR = 6
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-@dataclass
-class Watched:
-    """A cluster, a node's price in US dollars per hour, and the runs that its head names."""
-
-    inventory: "Inventory"
-    price_usd_h: float | None
-    runs: "tuple[LiveRun, ...]" = ()
-
-    def idle(self) -> "list[IdleCost]":
-        """Return the GPUs that are idle although a run has them."""
-        from engine.analysis.metrics.idle import idle_cost
-
-        found = [
-            idle_cost(
-                run.nodes[usage.rank],
-                [(gpu.gpu, gpu.idle_s) for gpu in usage.gpus],
-                len(usage.gpus),
-                self.price_usd_h,
-            )
-            for run in self.runs
-            for usage in run.usages
-        ]
-        return [one for one in found if one is not None]
-
-
-def watched(here: "ChosenTarget", cluster: str) -> Watched | None:
-    """Return the cluster to watch; None if it is not ready."""
-    from config.errors import InputError
-    from provision.records.record import load_inventory, read
-
-    try:
-        inventory = load_inventory(cluster, here.cluster_target(cluster))
-    except InputError:
-        return None
-    record = read(cluster, here.remembered())
-    return Watched(inventory, record.resolved.instance_type.price_usd_h if record else None)
-
-
-def document(clusters: Sequence[Watched]) -> list[dict[str, Any]]:
+def document(clusters: "Sequence[ClusterUsage]") -> list[dict[str, Any]]:
     """Return what the clusters' runs use, for JSON."""
     return [
         {
@@ -81,7 +42,7 @@ def document(clusters: Sequence[Watched]) -> list[dict[str, Any]]:
     ]
 
 
-def lines(clusters: Sequence[Watched], with_gpus: bool, out: "Output") -> list[str]:
+def lines(clusters: "Sequence[ClusterUsage]", with_gpus: bool, out: "Output") -> list[str]:
     """Return the tables of all runs, then the GPUs that are idle."""
     found: list[str] = []
     for cluster in clusters:
@@ -98,8 +59,6 @@ def lines(clusters: Sequence[Watched], with_gpus: bool, out: "Output") -> list[s
 
 def idle_text(idle: "IdleCost") -> str:
     """Return a node's idle GPUs as one line, with what they cost."""
-    from nodes.names import fold
-
     numbers = fold(map(str, idle.gpus)).strip("[]")
     gpus = f"GPU {numbers} has" if len(idle.gpus) == 1 else f"GPUs {numbers} have"
     cost = "" if idle.cost_usd is None else f", which cost about {money(idle.cost_usd)}"
@@ -218,7 +177,6 @@ def record_table(
     nodes: "Sequence[NodeSummary]", names: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return head and rows of the means and peaks; a node without a name has its rank."""
-    from config.quantities import size
 
     def bytes_of(amount: float | None) -> str:
         return "-" if amount is None else size(round(amount))

@@ -17,7 +17,7 @@ def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     async def found(*_: object) -> tuple[()]:
         return ()
 
-    monkeypatch.setattr("cli.before_run.short_check", found)
+    monkeypatch.setattr("operations.prerun_health.short_check", found)
 
 
 @pytest.fixture

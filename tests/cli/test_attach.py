@@ -22,11 +22,9 @@ from typing import Any, Literal
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.commands.attach import _late_outputs, _started, after_power_off
 from cli.main import app, main
 from cli.output import Output
 from cli.render.detach_hint import show_detached
-from cli.run_end import ending
 from config.errors import InputError, NodeError, RunError
 from config.target import Target
 from engine.contract.codec import from_json, to_json
@@ -36,6 +34,10 @@ from engine.record.history import History
 from engine.record.result import RunResult
 from engine.session import following, session
 from operations.chosen_target import ChosenTarget
+from operations.lost_head import power_off_hint
+from operations.past_run import late_outputs
+from operations.runs import _first_event
+from operations.teardown import ending
 from provision.aws.account import Caller
 from provision.records import record
 from provision.records.record import load_inventory
@@ -215,7 +217,7 @@ def test_who_attaches_to_a_head_that_powered_off_hears_what_is_left(
         entry = history.find(plan.run_id)
     there = make_inventory(2).model_copy(update={"shared": shared})
     with pytest.raises(NodeError) as error:
-        _started(ChosenTarget(), entry, there)
+        _first_event(ChosenTarget(), entry, there)
     assert error.value.hint == f"if the run is over, its nodes have powered off{then}"
 
 
@@ -227,16 +229,16 @@ def test_outputs_that_do_not_come_back_later_may_be_in_the_shared_storage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     there = make_inventory(2).model_copy(update={"shared": "/s"})
-    monkeypatch.setattr("provision.records.record.load_inventory", lambda *_: there)
-    monkeypatch.setattr("cli.code.fetch", lambda *_: None)
+    monkeypatch.setattr("operations.past_run.load_inventory", lambda *_: there)
+    monkeypatch.setattr("operations.past_run.fetch", lambda *_: None)
     plan = replace(make_plan(on_stop="destroy", outputs=("out/",)), saved=saved)
     here: Any = SimpleNamespace(
         state=tmp_path, is_lab_down=lambda: False, cluster_target=lambda _: None
     )
     started: Any = plan  # it has what is read of a first event
-    assert _late_outputs(here, started, Output()) is None
+    assert late_outputs(here, started, Output().progress()) is None
     shown = capsys.readouterr().out
-    assert shown == (f"-- {after_power_off('job-000001', there)}\n" if saved else "")
+    assert shown == (f"-- {power_off_hint('job-000001', there)}\n" if saved else "")
 
 
 def test_detached_attached_killed_and_attached_again_every_line_is_there_once(
@@ -276,8 +278,8 @@ def test_logs_say_what_they_lack_while_a_run_goes_on_and_when_its_head_is_gone(
     )
     monkeypatch.setattr(following, "SILENT_S", 0)
     ends = iter(("", "is stopped: by a person"))
-    monkeypatch.setattr("provision.aws.instance_end.instance_end", lambda *_: next(ends))
-    monkeypatch.setattr("provision.aws.account.caller", lambda _: Caller(ACCOUNT, "arn"))
+    monkeypatch.setattr("operations.aws_checks.instance_end", lambda *_: next(ends))
+    monkeypatch.setattr("operations.aws_checks.caller", lambda _: Caller(ACCOUNT, "arn"))
     connections.cut_after, connections.stays_cut = 0, True
     lost = gpuctl("logs", name, "-f", "--rank", "1")
     reason = "node0 was lost: its machine i-1 is stopped: by a person"
@@ -510,7 +512,9 @@ def test_of_two_clients_one_removes_the_cluster(
     monkeypatch.setattr(Output, "note", note)
     results: list[Result] = []
     second = threading.Thread(target=lambda: results.append(gpuctl("attach", going.run_id)))
-    with ending(load_inventory("demo", cluster), going.run_id, Output()):  # the first client
+    with ending(
+        load_inventory("demo", cluster), going.run_id, Output().progress()
+    ):  # the first client
         second.start()
         assert waits.wait(60)
         record.forget("demo", cluster)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cli.before_run import NodeCheck
 from cli.output import Output
 from config.errors import GpuctlError, NodeError
 from config.target import Target
+from operations.prerun_health import NodeCheck
 from provision.health.judge import UNREACHABLE
 from provision.health.model import Finding, Severity
 from tests.cli.conftest import remember
@@ -28,9 +28,9 @@ def check(
             raise answer
         return answer
 
-    monkeypatch.setattr("cli.before_run.short_check", found)
+    monkeypatch.setattr("operations.prerun_health.short_check", found)
     there = remember(make_inventory(3), target)
-    NodeCheck(make_plan(), there, target).finish(Output())
+    NodeCheck(make_plan(), there, target).finish(Output().progress())
 
 
 def test_a_node_that_is_not_fit_keeps_the_run_from_starting(

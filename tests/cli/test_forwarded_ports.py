@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cli import forwarded_ports
-from cli.forwarded_ports import forwarded
 from cli.output import Output
 from nodes.inventory import Inventory
+from operations import forwarded_ports
+from operations.forwarded_ports import forwarded
 from tests.engine.conftest import make_inventory
 
 # It reports its process and its arguments, and waits until it is ended.
@@ -52,7 +52,7 @@ def test_ports_are_forwarded_while_the_run_is_followed(
         probe.bind(("127.0.0.1", 0))
         busy, free = taken.getsockname()[1], probe.getsockname()[1]
         probe.close()
-        with forwarded((f"{free}:80", f"{busy}:81", "*:82"), there, "node0", Output()):
+        with forwarded((f"{free}:80", f"{busy}:81", "*:82"), there, "node0", Output().progress()):
             process, *words = said(ssh)
             assert Path(f"/proc/{process}").exists()
     assert not Path(f"/proc/{process}").exists()
@@ -80,7 +80,7 @@ def test_an_ssh_that_ends_is_replaced_with_a_warning(
 ) -> None:
     monkeypatch.setattr(forwarded_ports, "_LOOK_S", 0.01)
     monkeypatch.setattr(forwarded_ports, "_AGAIN_S", 0.01)
-    with forwarded(("*:80", "*:81"), there, "node0", Output()):
+    with forwarded(("*:80", "*:81"), there, "node0", Output().progress()):
         words = said(ssh)
         for _ in range(2):
             os.kill(int(words[0]), signal.SIGTERM)
@@ -94,7 +94,7 @@ def test_an_ssh_that_ends_is_replaced_with_a_warning(
 
 
 def test_a_run_without_ports_starts_nothing(there: Inventory) -> None:
-    with forwarded((), there, "node0", Output()):
+    with forwarded((), there, "node0", Output().progress()):
         assert not (there.folder / "ssh_config").exists()
 
 
@@ -105,7 +105,7 @@ def test_without_ssh_the_run_goes_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with forwarded(("8000",), there, "node0", Output()):
+    with forwarded(("8000",), there, "node0", Output().progress()):
         pass
     assert capsys.readouterr().err == (
         "gpuctl: warning: ports are not forwarded: the program `ssh` is not installed\n"

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from cli import healing
-from cli.healing import Healing
 from cli.output import Output
-from cli.run_end import removable
 from config.errors import CloudError, InputError
 from engine.contract.head_events import AttemptStarted, RunNode, WaitingForNodes
 from engine.session.head import Head
+from operations import healing
+from operations.healing import Healing
+from operations.teardown import removable
 from tests.engine.conftest import make_inventory
 
 WAITS = WaitingForNodes(time=0, nodes=("node1",), seconds=60)
@@ -39,19 +39,24 @@ class Cloud:
             self.calls.append((head._run_id, addresses))
 
         for name, value in {
-            "provision.records.record.read": lambda *_: record,
-            "provision.records.record.load_inventory": lambda *_: THERE,
-            "provision.up.plan": self._plan,
-            "provision.up.up": self._up,
-            "provision.lease.join": self._join,
-            "provision.access.check_new_machines": self._check_key,
+            "operations.lost_nodes.read": lambda *_: record,
+            "operations.lost_nodes.load_inventory": lambda *_: THERE,
+            "operations.lost_nodes.plan": self._plan,
+            "operations.lost_nodes.up": self._up,
+            "operations.lost_nodes.join": self._join,
+            "operations.lost_nodes.check_new_machines": self._check_key,
             "engine.session.head.Head.report_healed": report,
             "engine.session.head.hold": self._hold,
-            "cli.healing._new_nodes": lambda *_: {} if self.is_gone else {"node1": "10.0.0.9"},
+            "operations.healing._new_nodes": lambda *_: (
+                {} if self.is_gone else {"node1": "10.0.0.9"}
+            ),
         }.items():
             monkeypatch.setattr(name, value)
         monkeypatch.setattr(healing, "FIRST_PAUSE_S", 0.01)
         monkeypatch.setattr(healing, "PAUSE_S", 0.01)
+
+    def _new_nodes(self, *_: object) -> dict[str, str]:
+        return {} if self.is_gone else {"node1": "10.0.0.9"}
 
     @contextlib.contextmanager
     def _hold(self, run_id: str, _: object, what: str) -> Iterator[str]:
@@ -87,7 +92,7 @@ class Cloud:
             self.calls.append(("prepare", *names))
             return ["job-000001", "queued-000002"]
 
-        client = Healing(here, "job-000001", THERE, Output(), prepare)
+        client = Healing(here, "job-000001", THERE, Output().progress(), prepare)
         for event in events:
             client.see(event)
         for thread in client._threads:
@@ -154,7 +159,7 @@ def test_a_wait_that_is_over_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_end_of_the_run_waits_for_what_is_being_made(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = Cloud(monkeypatch)
     here: Any = SimpleNamespace(cluster_target=lambda _: None)
-    client = Healing(here, "job-000001", THERE, Output(), lambda *_: ["job-000001"])
+    client = Healing(here, "job-000001", THERE, Output().progress(), lambda *_: ["job-000001"])
 
     async def run() -> Any:
         client.see(WAITS)
@@ -193,9 +198,9 @@ def test_the_end_of_a_run_waits_for_a_client_that_makes_nodes(
         yield answers.pop(0)
 
     monkeypatch.setattr("engine.session.head.hold", hold)
-    monkeypatch.setattr("operations.cluster_occupancy.is_kept_by_others", lambda *_: False)
-    monkeypatch.setattr("cli.run_end.is_removed", lambda *_: False)
-    with removable(SimpleNamespace(), "job-000001", THERE, Output()) as may_remove:  # type: ignore[arg-type]
+    monkeypatch.setattr("operations.teardown.is_kept_by_others", lambda *_: False)
+    monkeypatch.setattr("operations.teardown.is_removed", lambda *_: False)
+    with removable(SimpleNamespace(), "job-000001", THERE, Output().progress()) as may_remove:  # type: ignore[arg-type]
         assert (may_remove, answers) == (True, [])
     said = "-- another gpuctl makes nodes of demo again: waiting for it\n"
     assert "".join(capsys.readouterr()) == said

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from cli import log_filter
-from cli.log_filter import Tail
 from cli.main import app
+from cli.render import log_filter
+from cli.render.log_filter import Tail
 from config.errors import InputError
 from config.target import Target
 from engine.agent.journal.lines import Line

@@ -108,8 +108,8 @@ class Heads:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.end, self.account = "is terminated: Server.SpotInstanceTermination", ACCOUNT
         self.asked: list[str] = []
-        monkeypatch.setattr("provision.aws.instance_end.instance_end", self._end)
-        monkeypatch.setattr("provision.aws.account.caller", self._caller)
+        monkeypatch.setattr("operations.aws_checks.instance_end", self._end)
+        monkeypatch.setattr("operations.aws_checks.caller", self._caller)
 
     def _end(self, _: Target, instance_id: str) -> str:
         self.asked.append(instance_id)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from cli.commands.report import _picture as picture_of
 from cli.commands.report import _write as write
+from cli.render.picture import picture as picture_of
 from cli.render.report import page as report_page
 from config.errors import InputError
 from engine.analysis import charts

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.commands.run import _dashboard
 from cli.main import app
 from config.errors import CloudError, InputError, InvalidFiles
 from config.run.run_file import Ray
@@ -27,6 +26,7 @@ from engine.record.run_errors import RunGoesOn, RunLost
 from engine.session.cluster_runs import Holder
 from lab.places import Places
 from operations.chosen_target import ChosenTarget
+from operations.runs import _dashboard
 from provision.aws.account import Caller
 from provision.down import Teardown
 from tests.cli.conftest import remember
@@ -241,7 +241,7 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     )
     monkeypatch.setattr("engine.session.head.hold", lambda *_: contextlib.nullcontext("held"))
     ours = Caller("123456789012", "arn:aws:iam::123456789012:user/ann")
-    monkeypatch.setattr("provision.aws.account.caller", lambda _: ours)
+    monkeypatch.setattr("operations.aws_checks.caller", lambda _: ours)
     return names
 
 
@@ -389,7 +389,7 @@ def test_whose_credentials_could_not_remove_the_cluster_runs_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     theirs = Caller("999999999999", "arn:aws:iam::999999999999:user/ben")
-    monkeypatch.setattr("provision.aws.account.caller", lambda _: theirs)
+    monkeypatch.setattr("operations.aws_checks.caller", lambda _: theirs)
     done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
     assert isinstance(done.exception, InputError)
     assert str(done.exception).startswith("cluster 'demo' is in AWS account 123456789012, these")

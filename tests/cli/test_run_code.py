@@ -45,7 +45,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def send(tree: object, *_: object) -> None:
         paths.extend(entry[0] for entry in tree.entries)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr("engine.session.code_transfer.send_tree", send)
+    monkeypatch.setattr("operations.source_transfer.send_tree", send)
     running(monkeypatch, finished)
     return paths
 
@@ -134,7 +134,7 @@ def order(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> list[str]:  # 
         seen.append("fetched" if not removed else "too late")
         return Fetched(folder, 3, 5 << 20, ("node1: no space",))
 
-    monkeypatch.setattr("engine.session.outputs.fetch_outputs", fetch)
+    monkeypatch.setattr("operations.source_transfer.fetch_outputs", fetch)
     return seen
 
 
@@ -190,7 +190,7 @@ def test_outputs_that_do_not_come_back_keep_no_cluster(
         raise error
 
     running(monkeypatch, finished)
-    monkeypatch.setattr("engine.session.outputs.fetch_outputs", fail)
+    monkeypatch.setattr("operations.source_transfer.fetch_outputs", fail)
     done = gpuctl_run(WITH_OUTPUTS, "--on-stop", "destroy")
     assert done.exit_code == 0, done.output
     assert removed == ["demo"]

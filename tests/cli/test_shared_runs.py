@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from cli.output import Output
-from cli.shared_runs import share_runs
 from config.target import Target
 from engine.record.history import History
 from lab.buckets import make_bucket
 from operations.chosen_target import ChosenTarget
+from operations.shared_runs import share_runs
 from tests.engine.conftest import make_plan
 from tests.labs import KEY
 
@@ -47,15 +47,15 @@ def test_a_colleague_sees_a_run_and_its_end(
     plan = make_plan()
     with History(anna.remembered().runs) as history:
         history.begin(plan)
-    share_runs(anna, Output())
-    share_runs(ben, Output())
+    share_runs(anna, Output().progress())
+    share_runs(ben, Output().progress())
     assert runs(ben) == {plan.run_id: "running"}
 
     with History(anna.remembered().runs) as history:
         history.mark_lost(plan.run_id, "its head is gone")
-    share_runs(anna, Output())
-    share_runs(ben, Output())
-    share_runs(anna, Output())
+    share_runs(anna, Output().progress())
+    share_runs(ben, Output().progress())
+    share_runs(anna, Output().progress())
     assert runs(ben) == {plan.run_id: "failed"} == runs(anna)
     with History(ben.remembered().runs) as history:
         run = history.find(plan.run_id)
@@ -68,7 +68,7 @@ def test_a_bucket_that_cannot_be_read_is_a_warning(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     away = replace(target, endpoint="http://127.0.0.1:9")
-    share_runs(member("anna", away), Output())
+    share_runs(member("anna", away), Output().progress())
     assert capsys.readouterr().err.startswith(
         "gpuctl: warning: the runs of others are not known: the shared state in s3://runs cannot"
         " be used: AWS cannot be reached"
@@ -76,5 +76,5 @@ def test_a_bucket_that_cannot_be_read_is_a_warning(
 
 
 def test_without_a_bucket_nobody_is_asked(tmp_path: Path) -> None:
-    share_runs(ChosenTarget(backend=f"file://{tmp_path}"), Output())
+    share_runs(ChosenTarget(backend=f"file://{tmp_path}"), Output().progress())
     assert list(tmp_path.iterdir()) == []

@@ -45,7 +45,7 @@ def heads(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> list[Answer]:
     async def ask(inventory: Inventory, run_id: str | None = None) -> tuple[LiveRun, ...]:
         return answers[0](inventory.cluster, run_id)
 
-    monkeypatch.setattr("engine.analysis.metrics.live.live_runs", ask)
+    monkeypatch.setattr("operations.usage.live_runs", ask)
     return answers
 
 

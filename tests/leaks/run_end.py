@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cli.output import Output
-from cli.run_client import RunClient
 from config.run.run_file import Task
 from config.target import Target
 from engine.contract.plan import LaunchPlan
@@ -18,6 +16,8 @@ from engine.record.history import History
 from engine.record.result import RunResult
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
+from operations.run_client import RunClient
+from operations.watcher import LoggingWatcher
 
 if TYPE_CHECKING:
     from engine.session.following import OnEvent
@@ -54,7 +54,15 @@ def end_run(there: Inventory, target: Target) -> None:
             history.finish(result)
         return result
 
-    RunClient(Here(point=target), plan, there, Output()).live(life, lambda: "stop")
+    client = RunClient(
+        Here(point=target),
+        plan,
+        there,
+        on_event=lambda _: None,
+        on_removed=lambda _: None,
+        watcher=LoggingWatcher(),
+    )
+    client.live(life, lambda: "stop").check_teardown()
 
 
 def _done(plan: LaunchPlan) -> RunResult:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from cli.lost_head import head_watch, lost_head
 from config.target import Target
 from engine.contract.head_events import HeadUnreachable, StopAsked
 from engine.record.run_errors import RunLost
+from operations.lost_head import head_watch, lost_head
 from provision.aws.clients import client
 from provision.aws.instance_end import instance_end
 from tests.cli.conftest import remember

@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from cli.output import Output
-from cli.shared_runs import share_ended_run
 from config.errors import InputError
 from config.target import Target
 from engine.contract.plan import LaunchPlan
 from engine.record.history import History, RunRecord
 from operations.chosen_target import ChosenTarget
+from operations.shared_runs import share_ended_run
 from provision.records import record
 from provision.records.cluster_lock import cluster_lock, is_locked
 from tests.cli.conftest import remembered as remembered  # noqa: PLC0414
@@ -327,7 +327,7 @@ class Unusable(ChosenTarget):
 def test_whatever_fails_while_a_run_is_shared_is_a_warning(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    share_ended_run(Unusable(backend="s3://team"), Output())
+    share_ended_run(Unusable(backend="s3://team"), watcher=Output().progress())
     assert capsys.readouterr().err == (
         "gpuctl: warning: the run is not shared yet: RuntimeError: no such thing; the next"
         " `gpuctl ps` shares it\n"
@@ -338,7 +338,7 @@ def test_ctrl_c_while_a_run_is_shared_changes_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Unusable, "error", KeyboardInterrupt())
-    share_ended_run(Unusable(backend="s3://team"), Output())
+    share_ended_run(Unusable(backend="s3://team"), watcher=Output().progress())
     assert capsys.readouterr().err == (
         "gpuctl: warning: the run is not shared yet: interrupted; the next `gpuctl ps` shares it\n"
     )
@@ -355,7 +355,7 @@ def test_a_run_ends_with_its_code_and_removes_its_cluster_whatever_the_bucket_ha
         shared.append(list(removed))
         raise RuntimeError("no such thing")
 
-    monkeypatch.setattr("cli.shared_runs.share_runs", share)
+    monkeypatch.setattr("operations.shared_runs.share_runs", share)
     done = CliRunner().invoke(app, ["attach", going.run_id])
     assert done.exit_code == 0
     assert (removed, shared) == (["demo"], [["demo"]]), "the cluster is removed before"
@@ -366,8 +366,8 @@ def test_a_slow_bucket_is_one_warning_after_its_bound(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers = threading.Event()
-    monkeypatch.setattr("cli.shared_runs.share_runs", lambda *_: answers.wait())
-    share_ended_run(Unusable(backend="s3://team"), Output(), 0.1)
+    monkeypatch.setattr("operations.shared_runs.share_runs", lambda *_: answers.wait())
+    share_ended_run(Unusable(backend="s3://team"), limit_s=0.1, watcher=Output().progress())
     answers.set()
     assert capsys.readouterr().err == (
         "gpuctl: warning: the run is not shared yet: s3://team did not take it within 0.1 s; the"
@@ -389,7 +389,7 @@ def test_a_runs_result_is_printed_before_the_bucket_is_asked(
         assert isinstance(stream, io.BytesIO)
         printed.append(stream.getvalue().decode())
 
-    monkeypatch.setattr("cli.shared_runs.share_runs", share)
+    monkeypatch.setattr("operations.shared_runs.share_runs", share)
     done = CliRunner().invoke(app, ["attach", going.run_id, *more])
     assert (done.exit_code, removed) == (0, ["demo"])
     assert printed == [done.stdout], "nothing is printed after it"

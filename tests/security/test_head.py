@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.lost_head import head_watch, lost_head
 from cli.main import app
 from config.errors import GpuctlError, NodeError, RunError
 from config.target import Target
@@ -38,6 +37,7 @@ from engine.session.plans_on_head import plans_of
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
 from nodes.ssh import connect
+from operations.lost_head import head_watch, lost_head
 from provision.records import record
 from tests.cli.conftest import remember
 from tests.cli.conftest import remembered as remembered  # noqa: PLC0414  a fixture

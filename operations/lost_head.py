@@ -3,73 +3,68 @@
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from config.errors import GpuctlError, InputError
+from config.target import Target
 from engine.contract.event import Event
 from engine.contract.head_events import HeadUnreachable
-
-if TYPE_CHECKING:
-    from config.target import Target
-    from engine.record.history import RunRecord
-    from engine.record.run_errors import KnownRun, RunLost
-    from engine.session.following import OnEvent
-    from nodes.inventory import Inventory
-    from operations.chosen_target import ChosenTarget
+from engine.plan.remote_paths import saved_folder
+from engine.record.history import History, RunRecord
+from engine.record.run_errors import KnownRun, RunLost, way_to_saved
+from nodes.inventory import Inventory
+from operations import aws_checks
+from operations.chosen_target import ChosenTarget
+from provision.records.record import load_inventory, read, unknown_cluster
 
 ASK_S = 8.0
 """Seconds to wait for AWS: without a network its client tries for minutes."""
 _LOGS = "`gpuctl logs {run}` prints what this machine has of its output"
 
+_Home = tuple[str, Target]
+"""The account of a cluster, and the target in its region."""
 
-def head_watch(here: "ChosenTarget", there: "Inventory", run: "KnownRun | RunRecord") -> "OnEvent":
+
+def head_watch(
+    here: ChosenTarget, inventory: Inventory, run: KnownRun | RunRecord
+) -> Callable[[Event], None]:
     """Return a follower of a run's events that raises RunLost once AWS says that its head ended."""
-    home = _home(here, there.cluster)  # now: the record may go together with the head
+    home = _home(here, inventory.cluster)  # now: the record may go together with the head
 
-    def see(event: Event) -> None:
-        lost = lost_head(here, there, run, home) if isinstance(event, HeadUnreachable) else None
+    def watch(event: Event) -> None:
+        is_silent = isinstance(event, HeadUnreachable)
+        lost = lost_head(here, inventory, run, home) if is_silent else None
         if lost is not None:
             raise lost
 
-    return see
+    return watch
 
 
 def lost_head(
-    here: "ChosenTarget",
-    there: "Inventory",
-    run: "KnownRun | RunRecord",
-    home: "tuple[str, Target] | None" = None,
-) -> "RunLost | None":
+    here: ChosenTarget, inventory: Inventory, run: KnownRun | RunRecord, home: _Home | None = None
+) -> RunLost | None:
     """Return the error for a run whose head does not run any more; None if AWS does not say so.
 
     AWS has ASK_S to answer. The account of the credentials is compared with the cluster's first,
     which `home` has, else its record: another account does not list the machine, which is no end.
     """
-    from config.errors import GpuctlError
-    from provision.aws.instance_end import are_ended, instance_end
-
-    found: list[str] = []
-    saved, others = _saved(there, run), [node.instance_id for node in there.nodes[1:]]
+    answer: list[str] = []
+    saved = _saved(inventory, run)
 
     def ask() -> None:
         with contextlib.suppress(GpuctlError):  # no network, or another account's credentials
-            target = _checked_target(here, there.cluster, home)
-            end = instance_end(target, there.nodes[0].instance_id)
-            is_off = bool(end and saved) and are_ended(target, others)
-            found.extend((end, saved if is_off else ""))
+            end, is_off = _head_end(here, inventory, home, ask_all=bool(saved))
+            answer.extend((end, saved if is_off else ""))
 
     _ask_in_time(ask)
-    if not any(found):
+    if not any(answer):
         return None
-    lost = _lost(there, run, found[0])
-    lost.saved = found[1]
+    lost = _lost(inventory, run, answer[0])
+    lost.saved = answer[1]
     return lost
 
 
-def _home(here: "ChosenTarget", cluster: str) -> "tuple[str, Target] | None":
+def _home(here: ChosenTarget, cluster: str) -> _Home | None:
     """Return the cluster's account, and the target in its region; None without a record."""
-    from config.errors import GpuctlError
-    from provision.records.record import read
-
     try:
         record = read(cluster, here.remembered())
         return None if record is None else (record.account, here.cluster_target(cluster))
@@ -77,61 +72,66 @@ def _home(here: "ChosenTarget", cluster: str) -> "tuple[str, Target] | None":
         return None
 
 
-def _checked_target(
-    here: "ChosenTarget", cluster: str, home: "tuple[str, Target] | None" = None
-) -> "Target":
-    """Return the cluster's target; InputError if its credentials are of another account.
+def _head_end(
+    here: ChosenTarget, inventory: Inventory, home: _Home | None = None, *, ask_all: bool = False
+) -> tuple[str, bool]:
+    """Return how the head ended, empty while it runs; with `ask_all` whether all nodes are off.
 
-    Also without a record: nobody knows then of which account and region the cluster is.
+    InputError if the credentials are of another account than the cluster, and without a record:
+    nobody knows then of which account and region the cluster is.
     """
-    from provision.aws.account import caller, check_account
-    from provision.records.record import unknown_cluster
-
-    home = home or _home(here, cluster)
+    home = home or _home(here, inventory.cluster)
     if home is None:
-        raise unknown_cluster(cluster, ())
+        raise unknown_cluster(inventory.cluster, ())
     account, target = home
-    check_account(cluster, account, caller(target).account)
-    return target
+    aws_checks.check_credentials(inventory.cluster, account, target)
+    end = aws_checks.head_end(target, inventory)
+    return end, bool(end and ask_all) and aws_checks.are_others_ended(target, inventory)
 
 
-def _ask_in_time(ask: "Callable[[], None]") -> None:
+def _ask_in_time(ask: Callable[[], None]) -> None:
     """Call `ask`, which has ASK_S; it may go on later."""
     asking = threading.Thread(target=ask, name="heads", daemon=True)
     asking.start()
     asking.join(ASK_S)
 
 
-def _lost(there: "Inventory", run: "KnownRun | RunRecord", end: str) -> "RunLost":
+def _lost(inventory: Inventory, run: KnownRun | RunRecord, end: str) -> RunLost:
     """Return the error for a run; `end` is how the machine of its head ended."""
-    from engine.record.run_errors import RunLost, way_to_saved
-
-    head, saved = there.nodes[0], _saved(there, run)
+    head, saved = inventory.nodes[0], _saved(inventory, run)
     reason = f"{head.name} was lost: its machine {head.instance_id} {end}"
     return RunLost.of(
         run.run_id,
-        reason + _may_be_over(there, run),
-        way_to_saved(run.run_id, there.cluster) if saved else "`gpuctl up` replaces it",
+        reason + _may_be_over(inventory, run),
+        way_to_saved(run.run_id, inventory.cluster) if saved else "`gpuctl up` replaces it",
     )
 
 
-def _may_be_over(there: "Inventory", run: "KnownRun | RunRecord") -> str:
+def _may_be_over(inventory: Inventory, run: KnownRun | RunRecord) -> str:
     """Return the end of a sentence about a lost head, because nodes power off at a run's end."""
     if run.on_stop != "destroy":
         return ""
-    saved = _saved(there, run)
+    saved = _saved(inventory, run)
     left = f", and have left its log, metrics and outputs in {saved}" if saved else ""
     return f"; the run may have ended before{left}"
 
 
-def _saved(there: "Inventory", run: "KnownRun | RunRecord") -> str:
+def _saved(inventory: Inventory, run: KnownRun | RunRecord) -> str:
     """Return the folder of the shared storage with what the run has left, empty without one."""
-    from engine.plan.remote_paths import saved_folder
-
-    return saved_folder(run.run_id, there.shared) if run.on_stop == "destroy" else ""
+    return saved_folder(run.run_id, inventory.shared) if run.on_stop == "destroy" else ""
 
 
-def mark_lost(here: "ChosenTarget", entries: "Sequence[RunRecord]") -> "list[RunLost]":
+def power_off_hint(run_id: str, inventory: Inventory) -> str:
+    """Return what to do about a run with `on_stop: destroy` whose head does not answer."""
+    over = "if the run is over, its nodes have powered off"
+    saved = saved_folder(run_id, inventory.shared)
+    if not saved:
+        return f"{over}: `gpuctl down {inventory.cluster}` removes the rest"
+    left = f"have left its log, metrics and outputs in {saved}"
+    return f"{over}, and {left}: {way_to_saved(run_id, inventory.cluster)}"
+
+
+def mark_lost(here: ChosenTarget, entries: Sequence[RunRecord]) -> list[RunLost]:
     """Mark those of the runs as failed whose heads do not run any more; return their errors.
 
     Nobody may follow such a run. AWS is asked once per cluster, for at most ASK_S in all. Without
@@ -141,23 +141,20 @@ def mark_lost(here: "ChosenTarget", entries: "Sequence[RunRecord]") -> "list[Run
     known = {error.run_id for error in lost}
     going = [run for run in entries if not run.is_over and run.run_id not in known]
     gone = [
-        _lost(there, run, end)
-        for there, end in _head_ends(here, [run.cluster for run in going])
+        _lost(inventory, run, end)
+        for inventory, end in _head_ends(here, [run.cluster for run in going])
         for run in going
-        if run.cluster == there.cluster
+        if run.cluster == inventory.cluster
     ]
     return [*lost, *_mark(here, gone)]
 
 
-def mark_replaced(here: "ChosenTarget", entries: "Sequence[RunRecord]") -> "list[RunLost]":
+def mark_replaced(here: ChosenTarget, entries: Sequence[RunRecord]) -> list[RunLost]:
     """Mark those of the runs as failed whose machines this machine's records do not have any more.
 
     Their cluster was removed, or made again under its name, by whatever machine; or their head was
     replaced. Nobody is asked. Return their errors.
     """
-    from config.errors import InputError
-    from engine.record.run_errors import RunLost
-
     lost = []
     for run in () if here.is_lab_down() else entries:
         with contextlib.suppress(InputError):  # a damaged record says nothing
@@ -167,28 +164,24 @@ def mark_replaced(here: "ChosenTarget", entries: "Sequence[RunRecord]") -> "list
     return _mark(here, lost)
 
 
-def _replacement(here: "ChosenTarget", run: "RunRecord") -> str:
+def _replacement(here: ChosenTarget, run: RunRecord) -> str:
     """Return why the run's machines are not those of its cluster; empty if they may be."""
-    from provision.records.record import load_inventory, read
-
     target = here.cluster_target(run.cluster)
     record = read(run.cluster, target)
     if record is None:
         return "its cluster was removed"
     if record.created > run.started:
         return f"its cluster was removed, and made again at {record.created:%Y-%m-%d %H:%M} UTC"
-    there = load_inventory(run.cluster, target)
-    head = there.nodes[0]
+    inventory = load_inventory(run.cluster, target)
+    head = inventory.nodes[0]
     if run.head_id in ("", head.instance_id):
         return ""
     reason = f"{head.name} was lost: its machine {run.head_id} was replaced by {head.instance_id}"
-    return reason + _may_be_over(there, run)
+    return reason + _may_be_over(inventory, run)
 
 
-def _mark(here: "ChosenTarget", lost: "list[RunLost]") -> "list[RunLost]":
+def _mark(here: ChosenTarget, lost: list[RunLost]) -> list[RunLost]:
     """Mark the runs as failed in the history; return their errors."""
-    from engine.record.history import History
-
     if lost:
         with History(here.state / "runs") as history:
             for error in lost:
@@ -196,33 +189,22 @@ def _mark(here: "ChosenTarget", lost: "list[RunLost]") -> "list[RunLost]":
     return lost
 
 
-def _head_ends(here: "ChosenTarget", clusters: "Sequence[str]") -> "list[tuple[Inventory, str]]":
+def _head_ends(here: ChosenTarget, clusters: Sequence[str]) -> list[tuple[Inventory, str]]:
     """Return inventory and end of the head, for the clusters whose heads AWS says have ended."""
-    from config.errors import GpuctlError, InputError
-
-    found: list[tuple[Inventory, str]] = []
+    ends: list[tuple[Inventory, str]] = []
 
     def ask() -> None:
         for cluster in dict.fromkeys(clusters):
             try:
-                there, end = _head_end(here, cluster)
+                inventory = load_inventory(cluster, here.cluster_target(cluster))
+                end, _ = _head_end(here, inventory)
             except (InputError, ValueError):  # no record, a damaged one, or another account's
                 continue
             except GpuctlError:  # no network, or no credentials
                 return
             if end:
-                found.append((there, end))
+                ends.append((inventory, end))
 
     if clusters and not here.is_lab_down():
         _ask_in_time(ask)
-    return list(found)
-
-
-def _head_end(here: "ChosenTarget", cluster: str) -> "tuple[Inventory, str]":
-    """Return the cluster's inventory, and how its head ended; empty while that runs."""
-    from provision.aws.instance_end import instance_end
-    from provision.records.record import load_inventory
-
-    target = _checked_target(here, cluster)
-    there = load_inventory(cluster, target)
-    return there, instance_end(target, there.nodes[0].instance_id)
+    return list(ends)

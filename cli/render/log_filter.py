@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cli.terminal import COLOUR
+from config import duration
 from config.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,10 +60,8 @@ def parse_ranks(text: str) -> frozenset[int]:
 
 
 def _age(text: str) -> int:
-    from config.duration import parse_duration
-
     try:
-        return parse_duration(text)
+        return duration.parse_duration(text)
     except ValueError as error:
         raise InputError(f"--since {text}: {error}", "write --since 10m") from None
 

@@ -3,25 +3,37 @@
 The head has no credentials of AWS, so it can only wait.
 """
 
+import asyncio
+import shlex
 import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from config.errors import GpuctlError
+from config.errors import GpuctlError, InputError, NodeError
+from config.progress import silent
+from engine.agent.head.cluster_locks import HEALING, REMOVES, TAKEN
 from engine.contract.event import Event
 from engine.contract.head_events import AttemptStarted, RunFinished, WaitingForNodes
+from engine.contract.plan import LaunchPlan
+from engine.plan.remote_paths import run_folder
+from engine.plan.secrets import registry_password
+from engine.record.result import RunResult
+from engine.session import head
+from engine.session.cluster_runs import find_holders
+from engine.session.code_transfer import pass_tree
+from engine.session.container_images import pull, repository
+from engine.session.head import Head
+from engine.session.plans_on_head import plans_of
+from nodes.inventory import Inventory
+from nodes.ssh import connect
+from operations import lost_nodes
+from operations.chosen_target import ChosenTarget
+from operations.watcher import Watcher
 
-if TYPE_CHECKING:
-    from cli.output import Output
-    from engine.contract.event import Event
-    from engine.contract.plan import LaunchPlan
-    from engine.record.result import RunResult
-    from nodes.inventory import Inventory
-    from operations.chosen_target import ChosenTarget
-
-    Prepare = Callable[[Inventory, Collection[str]], list[str]]
+Prepare = Callable[[Inventory, Collection[str]], list[str]]
+"""Brings to new nodes what runs need; returns the runs that must learn the nodes' addresses."""
 
 FIRST_PAUSE_S = 1.0  # a recorded event of long ago is followed by the next attempt at once
 ASK_S = 15.0
@@ -37,26 +49,24 @@ class Healing:
 
     def __init__(
         self,
-        here: "ChosenTarget",
+        here: ChosenTarget,
         run_id: str,
-        inventory: "Inventory",
-        out: "Output",
-        prepare: "Prepare",
+        inventory: Inventory,
+        watcher: Watcher,
+        prepare: Prepare,
     ) -> None:
         self.inventory = inventory
-        self._here, self._run_id, self._out, self._prepare = here, run_id, out, prepare
+        self._here, self._run_id, self._watcher, self._prepare = here, run_id, watcher, prepare
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
         self._nodes = inventory.nodes
         self._awaited: set[str] = set()
 
-    async def during(self, running: "Coroutine[Any, Any, RunResult]") -> "RunResult":
+    async def during(self, running: Coroutine[Any, Any, RunResult]) -> RunResult:
         """Return the result of the run; afterwards no machine is being made any more.
 
         Otherwise the removal of the cluster would find it locked.
         """
-        import asyncio
-
         try:
             return await running
         finally:
@@ -91,60 +101,35 @@ class Healing:
             except GpuctlError as error:  # capacity may come, credentials may be renewed
                 if str(error) != said:
                     said = str(error)
-                    self._out.warn(f"{', '.join(event.nodes)} cannot be made again: {said}")
+                    self._watcher.warn(f"{', '.join(event.nodes)} cannot be made again: {said}")
 
     def _make_again(self, names: Sequence[str]) -> bool:
         """Make the machines that AWS reports as gone; return whether the run has new nodes."""
-        from config.errors import InputError
-        from engine.agent.head.cluster_locks import HEALING, REMOVES, TAKEN
-        from engine.session.head import hold
-
-        with hold(self._run_id, self.inventory, HEALING) as answer:
+        with head.hold(self._run_id, self.inventory, HEALING) as answer:
             if answer == REMOVES:
                 raise InputError(f"another gpuctl removes cluster {self.inventory.cluster}", "")
             # A client of another machine makes them, and reports them.
             return answer != TAKEN and self._make(names)
 
     def _make(self, names: Sequence[str]) -> bool:
-        import asyncio
-
-        from engine.session.head import Head
-        from provision.access import check_new_machines
-        from provision.lease import join
-        from provision.records.record import load_inventory, read
-        from provision.up import plan, up
-
-        cluster = self.inventory.cluster
-        target = self._here.cluster_target(cluster)
-        record, began = read(cluster, target), time.monotonic()
-        if record is None:
-            return True  # somebody removes the cluster
-        fleet_plan = plan(record.resolved.cluster, target, lambda _: None)
-        if not fleet_plan.plan.only_adds:
-            self._out.warn(
-                f"cluster {cluster} differs from its record, so its nodes are not made again;"
-                " run `gpuctl up` with its file"
-            )
+        began = time.monotonic()
+        inventory = lost_nodes.make_again(self._here, self.inventory.cluster, names, self._watcher)
+        if inventory is None:
             return True
-        if not fleet_plan.plan.is_empty:
-            entrance = fleet_plan.resolved.bastion_user_data
-            key = check_new_machines(cluster, target, fleet_plan.plan.new_machines, entrance)
-            self._out.note(f"-- {', '.join(names)}: gpuctl makes the lost machines again")
-            join(up(fleet_plan, target, lambda _: None, key), names, record, target)
-        self.inventory = there = load_inventory(cluster, target)
-        addresses = _new_nodes(there, names, self._run_id)
+        self.inventory = inventory
+        addresses = _new_nodes(inventory, names, self._run_id)
         if not addresses:
             return False
-        for run_id in self._prepare(there, addresses.keys()):
-            asyncio.run(Head(there, run_id).report_healed(addresses))
+        for run_id in self._prepare(inventory, addresses.keys()):
+            asyncio.run(Head(inventory, run_id).report_healed(addresses))
         took = time.monotonic() - began
-        self._out.note(f"-- {', '.join(addresses)} ready again after {took:.0f}s")
+        self._watcher.note(f"-- {', '.join(addresses)} ready again after {took:.0f}s")
         return addresses.keys() >= set(names)
 
 
 def preparation(
-    run_id: str, out: "Output", passwords: "Mapping[str, str] | None" = None
-) -> "Prepare":
+    run_id: str, watcher: Watcher, passwords: Mapping[str, str] | None = None
+) -> Prepare:
     """Return what brings to new nodes the code and images of the runs that use them.
 
     These are the run itself and those that wait for the nodes; the plans are on the head. A
@@ -152,42 +137,31 @@ def preparation(
     this client has, by the names of secrets; others are looked up as secrets are.
     """
 
-    def prepare(there: "Inventory", names: "Collection[str]") -> list[str]:
-        import asyncio
-
-        from engine.session.cluster_runs import find_holders
-        from engine.session.plans_on_head import plans_of
-
-        holders = asyncio.run(find_holders(there))
+    def prepare(inventory: Inventory, names: Collection[str]) -> list[str]:
+        holders = asyncio.run(find_holders(inventory))
         waiting = [holder.run_id for holder in holders if set(holder.nodes) & set(names)]
-        others = [event for event in waiting if event != run_id]
-        plans = asyncio.run(plans_of([run_id, *others], there))
+        others = [other for other in waiting if other != run_id]
+        plans = asyncio.run(plans_of([run_id, *others], inventory))
         for plan in plans.values():
             try:
-                _bring(plan, there, names, passwords or {})
+                _bring(plan, inventory, names, passwords or {})
             except GpuctlError as error:
                 if plan.run_id == run_id:
                     raise
                 which = ", ".join(names)
-                out.warn(f"{which} lacks what run {plan.run_id}, which waits, needs: {error}")
+                watcher.warn(f"{which} lacks what run {plan.run_id}, which waits, needs: {error}")
         # All runs: `on_stop: destroy` powers off nodes that a run does not use, too.
-        return list(dict.fromkeys([run_id, *(one.run_id for one in holders)]))
+        return list(dict.fromkeys([run_id, *(holder.run_id for holder in holders)]))
 
     return prepare
 
 
 def _bring(
-    plan: "LaunchPlan", there: "Inventory", names: "Collection[str]", passwords: "Mapping[str, str]"
+    plan: LaunchPlan, inventory: Inventory, names: Collection[str], passwords: Mapping[str, str]
 ) -> None:
     """Bring the run's code, which the head has, and its image to these nodes."""
-    import asyncio
-
-    from engine.plan.secrets import registry_password
-    from engine.session.code_transfer import pass_tree
-    from engine.session.container_images import pull, repository
-
     nodes = tuple(node for node in plan.nodes if node.name in names)
-    asyncio.run(pass_tree(plan, there, [node.name for node in nodes]))
+    asyncio.run(pass_tree(plan, inventory, [node.name for node in nodes]))
     image = plan.image
     if image is None or not nodes:
         return
@@ -197,27 +171,20 @@ def _bring(
     secret = image.password_secret
     values = {secret: passwords.get(secret) or registry_password(image)} if secret else {}
     part = replace(plan, nodes=nodes, image=image)
-    asyncio.run(pull(part, there, values, lambda _: None))
+    asyncio.run(pull(part, inventory, values, silent))
 
 
-def _new_nodes(there: "Inventory", names: Sequence[str], run_id: str) -> dict[str, str]:
+def _new_nodes(inventory: Inventory, names: Sequence[str], run_id: str) -> dict[str, str]:
     """Return name and address of the nodes on which the run has never been.
 
     The head itself looks for lost nodes that are the same machines.
     """
-    import asyncio
-    import shlex
-
-    from config.errors import NodeError
-    from engine.plan.remote_paths import run_folder
-    from nodes.ssh import connect
-
     command = shlex.join(["test", "!", "-e", run_folder(run_id)])
 
     async def ask() -> dict[str, str]:
         found: dict[str, str] = {}
-        async with connect(there) as connections:
-            for node in there.nodes:
+        async with connect(inventory) as connections:
+            for node in inventory.nodes:
                 try:
                     if node.name in names:
                         answer = await connections.run(node, command, timeout=ASK_S)

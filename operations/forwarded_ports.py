@@ -10,11 +10,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from cli.output import Output
-    from nodes.inventory import Inventory
+from nodes.inventory import Inventory
+from nodes.openssh import write_openssh_config
+from operations.watcher import Watcher
 
 _END_S = 5
 _LOOK_S = 1.0
@@ -24,8 +23,10 @@ _Tunnel = subprocess.Popen[bytes]
 
 
 @contextlib.contextmanager
-def forwarded(ports: Sequence[str], there: "Inventory", node: str, out: "Output") -> Iterator[None]:
-    """Forward the ports to the node while the block runs; print where each of them is.
+def forwarded(
+    ports: Sequence[str], inventory: Inventory, node: str, watcher: Watcher
+) -> Iterator[None]:
+    """Forward the ports to the node while the block runs; note where each of them is.
 
     A port that is taken on this machine gets a free one instead. Without the program `ssh` there
     is a warning, and the run goes on without ports.
@@ -35,24 +36,26 @@ def forwarded(ports: Sequence[str], there: "Inventory", node: str, out: "Output"
         return
     pairs = [_pair(port) for port in ports]
     try:
-        tunnel = _tunnel(pairs, there, node)
+        tunnel = _tunnel(pairs, inventory, node)
     except FileNotFoundError:
-        out.warn("ports are not forwarded: the program `ssh` is not installed")
+        watcher.warn("ports are not forwarded: the program `ssh` is not installed")
         yield
         return
-    for here, remote in pairs:
-        out.note(f"-- port {remote} of {node}: http://localhost:{here}")
+    for local, remote in pairs:
+        watcher.note(f"-- port {remote} of {node}: http://localhost:{local}")
 
     def lost(status: int) -> None:
         which = "port is" if len(pairs) == 1 else "ports are"
-        out.warn(
+        watcher.warn(
             f"ssh to {node} ended with {status}, its {which} not forwarded; gpuctl tries again"
             " until the run is over"
         )
 
     over = threading.Event()
     keeper = threading.Thread(
-        target=_keep, args=(tunnel, lambda: _tunnel(pairs, there, node), lost, over), daemon=True
+        target=_keep,
+        args=(tunnel, lambda: _tunnel(pairs, inventory, node), lost, over),
+        daemon=True,
     )
     keeper.start()
     try:
@@ -96,15 +99,13 @@ def _keep(
         tunnel.wait()
 
 
-def _tunnel(pairs: Sequence[tuple[int, int]], there: "Inventory", node: str) -> _Tunnel:
+def _tunnel(pairs: Sequence[tuple[int, int]], inventory: Inventory, node: str) -> _Tunnel:
     """Start ssh with the ports. Ctrl-C does not reach it: the run needs its ports to its end."""
-    from nodes.openssh import write_openssh_config
-
-    command = ["ssh", "-F", str(write_openssh_config(there)), "-N"]
+    command = ["ssh", "-F", str(write_openssh_config(inventory)), "-N"]
     # Without ports it is of no use, and ends where another program has taken one.
     command += ["-o", "ServerAliveInterval=15", "-o", "ExitOnForwardFailure=yes"]
-    for here, remote in pairs:
-        command += ["-L", f"127.0.0.1:{here}:localhost:{remote}"]
+    for local, remote in pairs:
+        command += ["-L", f"127.0.0.1:{local}:localhost:{remote}"]
     nothing = subprocess.DEVNULL
     return subprocess.Popen(
         [*command, node], stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
@@ -113,17 +114,17 @@ def _tunnel(pairs: Sequence[tuple[int, int]], there: "Inventory", node: str) -> 
 
 def _pair(port: str) -> tuple[int, int]:
     """Return the port on this machine, and the node's."""
-    here, colon, remote = port.rpartition(":")
-    wanted = 0 if here == "*" else int(here if colon else remote)
-    return _free_port(wanted), int(remote)
+    local, colon, remote = port.rpartition(":")
+    number = 0 if local == "*" else int(local if colon else remote)
+    return _free_port(number), int(remote)
 
 
-def _free_port(wanted: int) -> int:
+def _free_port(port: int) -> int:
     """Return the port if nobody listens on it, else a free one; any for 0."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", wanted))
+            probe.bind(("127.0.0.1", port))
         except OSError:
             return _free_port(0)
         number: int = probe.getsockname()[1]

@@ -4,14 +4,14 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from config.errors import GpuctlError
 from engine.contract.event import Event
 from engine.contract.head_events import NodeLost, NodeUnreachable, RunStarted
-
-if TYPE_CHECKING:
-    from lab.places import Places
-    from nodes.inventory import Inventory
+from engine.record.journal_copy import write_evidence
+from lab.machines.machine_evidence import evidence
+from lab.places import Places
+from nodes.inventory import Inventory
 
 _WAIT_S = 15.0
 
@@ -22,7 +22,7 @@ class LabEvidence:
     Only of nodes that are lost from now on: an attached client also sees what happened before it.
     """
 
-    def __init__(self, lab: "Places", inventory: "Inventory", folder: Path) -> None:
+    def __init__(self, lab: Places, inventory: Inventory, folder: Path) -> None:
         self._lab, self._inventory, self._folder = lab, inventory, folder
         self._since = time.time()
         self._names: dict[int, str] = {}
@@ -43,11 +43,7 @@ class LabEvidence:
             thread.join(_WAIT_S)
 
     def _keep(self, name: str) -> None:
-        from config.errors import GpuctlError
-        from engine.record.journal_copy import write_evidence
-        from lab.machines.machine_evidence import evidence
-
-        (instance,) = [n.instance_id for n in self._inventory.nodes if n.name == name]
+        (instance,) = [node.instance_id for node in self._inventory.nodes if node.name == name]
         with suppress(GpuctlError):  # a full disk: the run's own record says so
             for source, text in evidence(self._lab, instance).items():
                 write_evidence(self._folder, name, f"lab-{source}", text)

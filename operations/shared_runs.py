@@ -1,21 +1,26 @@
 """The histories of a team: each machine's runs are in the bucket, for `gpuctl ps` of all.
 
-A run's end is written after its journal (`cli/shared_journals.py`). Whoever may write in the bucket
-may have written any object: each is read into a type, and a wrong one is a warning.
+A run's end is written after its journal (`operations/shared_journals.py`). Whoever may write in
+the bucket may have written any object: each is read into a type, and a wrong one is a warning.
 """
 
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from config.bucket import Changed, bucket_of
 from config.errors import GpuctlError
+from config.foreign import Malformed, parse_foreign
+from config.identifiers import RUN_ID, is_valid
+from config.target import Target
+from engine.record.history import History, RunRecord
+from operations.chosen_target import ChosenTarget
+from operations.shared_journals import share_journals
+from operations.watcher import LoggingWatcher, Watcher
+from provision.records.shared import objects
 
 if TYPE_CHECKING:
-    from cli.output import Output
-    from config.target import Target
-    from engine.record.history import RunRecord
-    from operations.chosen_target import ChosenTarget
-    from provision.aws.objects import Objects
+    from provision.aws.objects import Objects  # boto3 takes 0.1 s, and few have a bucket
 
 _NAMED = 20
 """The wrong objects that are named, each in a line; of more, the number is said."""
@@ -25,30 +30,32 @@ _AHEAD = timedelta(days=1)
 """How far a colleague's clock may be ahead of this machine's."""
 
 
-def share_runs(here: "ChosenTarget", out: "Output") -> None:
+def share_runs(here: ChosenTarget, watcher: Watcher = LoggingWatcher()) -> None:
     """Add this machine's runs to the bucket and those in it to the history; nothing without one.
 
     Of runs that are over the bucket gets the journals, too. An error is a warning: the runs of this
     machine are known anyway.
     """
-    from config.bucket import bucket_of
-
     if bucket_of(here.backend) is None or here.is_lab_down():
         return
     try:
-        _exchange(here.remembered(), out)
+        _exchange(here.remembered(), watcher)
     except GpuctlError as error:
-        out.warn(f"the runs of others are not known: {error}")
+        watcher.warn(f"the runs of others are not known: {error}")
 
 
-def share_ended_run(here: "ChosenTarget", out: "Output", limit_s: float = SHARE_S) -> None:
+def share_ended_run(
+    here: ChosenTarget, *, limit_s: float = SHARE_S, watcher: Watcher = LoggingWatcher()
+) -> None:
     """Do what `share_runs` does at the end of a run, whose exit code and end nothing here changes.
 
     Whatever fails is a warning, Ctrl-C too, and so is a bucket that needs more than `limit_s`: the
     next `gpuctl ps` shares what is missing.
     """
     errors: list[BaseException] = []
-    sharing = threading.Thread(target=_share, args=(here, out, errors), daemon=True, name="share")
+    sharing = threading.Thread(
+        target=_share, args=(here, watcher, errors), daemon=True, name="share"
+    )
     try:
         sharing.start()
         sharing.join(limit_s)
@@ -62,27 +69,22 @@ def share_ended_run(here: "ChosenTarget", out: "Output", limit_s: float = SHARE_
         why = f"{here.backend} did not take it within {limit_s:g} s"
     else:
         return
-    out.warn(f"the run is not shared yet: {why}; the next `gpuctl ps` shares it")
+    watcher.warn(f"the run is not shared yet: {why}; the next `gpuctl ps` shares it")
 
 
-def _share(here: "ChosenTarget", out: "Output", errors: list[BaseException]) -> None:
+def _share(here: ChosenTarget, watcher: Watcher, errors: list[BaseException]) -> None:
     try:
-        share_runs(here, out)
+        share_runs(here, watcher)
     except BaseException as error:
         errors.append(error)
 
 
-def _exchange(target: "Target", out: "Output") -> None:
+def _exchange(target: Target, watcher: Watcher) -> None:
     """Exchange runs. Each has up to two objects, which never change: its begin and its end."""
-    from cli.shared_journals import share_journals
-    from config.bucket import Changed
-    from engine.record.history import History
-    from provision.records.shared import objects
-
-    there = objects(target)
-    assert there is not None
-    prefix = there.bucket.key("runs", "")
-    known = {key.removeprefix(prefix) for key in there.keys(prefix)}
+    store = objects(target)
+    assert store is not None
+    prefix = store.bucket.key("runs", "")
+    known = {key.removeprefix(prefix) for key in store.keys(prefix)}
     wrong: list[str] = []
     with History(target.runs) as history:
         runs = {run.run_id: run for run in history.runs()}
@@ -93,32 +95,28 @@ def _exchange(target: "Target", out: "Output") -> None:
             if name.endswith("/begin") and name.removesuffix("/begin") in over:
                 continue
             try:
-                run = _shared_run(there, prefix, name)
+                run = _shared_run(store, prefix, name)
                 if run is not None:
                     _check_same(run, runs.get(run.run_id))
                     history.adopt(run)
                     over |= {run.run_id} if run.is_over else set()
             except ValueError as error:
-                wrong.append(f"{there.url(prefix + name)} is left out: {error}")
-        _warn(wrong, there, out)
-        share_journals(there, history, target.runs, out)
+                wrong.append(f"{store.url(prefix + name)} is left out: {error}")
+        _warn(wrong, store, watcher)
+        share_journals(store, history, target.runs, watcher)
         for name in sorted(ours.keys() - known):
             try:
-                there.write(prefix + name, ours[name].model_dump_json(), None)
+                store.write(prefix + name, ours[name].model_dump_json(), None)
             except Changed:
                 continue  # a colleague who follows the run has written it meanwhile
 
 
-def _shared_run(there: "Objects", prefix: str, name: str) -> "RunRecord | None":
+def _shared_run(store: "Objects", prefix: str, name: str) -> RunRecord | None:
     """Return the run of an object; None if it was removed meanwhile. Malformed for a wrong one."""
-    from config.foreign import Malformed, parse_foreign
-    from config.identifiers import RUN_ID, is_valid
-    from engine.record.history import RunRecord
-
     run_id, _, part = name.partition("/")
     if not is_valid(run_id, RUN_ID) or part not in ("begin", "end"):
         raise Malformed("its key is not `RUN/begin` or `RUN/end` of a run's id")
-    stored = there.read(prefix + name)
+    stored = store.read(prefix + name)
     if stored is None:
         return None
     run = parse_foreign(RunRecord, stored.text)
@@ -133,10 +131,8 @@ def _shared_run(there: "Objects", prefix: str, name: str) -> "RunRecord | None":
     return run
 
 
-def _check_same(run: "RunRecord", known: "RunRecord | None") -> None:
+def _check_same(run: RunRecord, known: RunRecord | None) -> None:
     """Raise Malformed if this machine knows the run as one of another cluster or name."""
-    from config.foreign import Malformed
-
     if known is not None and (run.cluster, run.name) != (known.cluster, known.name):
         raise Malformed(
             f"it is {run.name} on cluster {run.cluster}, this machine knows the run as"
@@ -144,12 +140,12 @@ def _check_same(run: "RunRecord", known: "RunRecord | None") -> None:
         )
 
 
-def _warn(wrong: list[str], there: "Objects", out: "Output") -> None:
+def _warn(wrong: list[str], store: "Objects", watcher: Watcher) -> None:
     for line in wrong[:_NAMED]:
-        out.warn(line)
+        watcher.warn(line)
     if len(wrong) > _NAMED:
-        out.warn(f"{len(wrong) - _NAMED} more objects of {there.bucket.url} are left out")
+        watcher.warn(f"{len(wrong) - _NAMED} more objects of {store.bucket.url} are left out")
 
 
-def _part(run: "RunRecord") -> str:
+def _part(run: RunRecord) -> str:
     return "end" if run.is_over else "begin"

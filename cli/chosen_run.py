@@ -1,0 +1,21 @@
+"""The run that a command's argument names, by default the newest."""
+
+from typing import TYPE_CHECKING
+
+from operations import known
+
+if TYPE_CHECKING:
+    from cli.output import Output
+    from engine.record.history import RunRecord
+    from operations.chosen_target import ChosenTarget
+
+
+def chosen_run(here: "ChosenTarget", name: str | None, out: "Output") -> "RunRecord":
+    """Return the run of this id or name; without one the newest, and say on stderr which it is.
+
+    If the run is over and only the team's bucket has its journal, this machine has it afterwards.
+    """
+    if name is None:
+        name = known.newest_run(here).run_id
+        out.complain(f"gpuctl: run {name}, the newest")
+    return known.kept_run(here, name, watcher=out.progress())

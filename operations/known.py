@@ -1,0 +1,115 @@
+"""Runs that are known: those of this machine's history, and those of the team's bucket.
+
+What a bucket or a run that is not over needs is in modules that commands execute at their first use
+(cli/lazy_modules.py): `gpuctl ps` and `gpuctl results` answer at once without one.
+"""
+
+from dataclasses import dataclass
+
+from config.bucket import bucket_of
+from config.errors import InputError
+from engine.record.history import History, RunRecord
+from operations import lost_head, queue_places, shared_journals, shared_runs
+from operations.chosen_target import ChosenTarget
+from operations.watcher import LoggingWatcher, Watcher
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run as it is now. `place` is its place in the queue of its cluster's head, if it waits."""
+
+    record: RunRecord
+    status: str
+    place: int | None = None
+
+
+def history(here: ChosenTarget, *, watcher: Watcher = LoggingWatcher()) -> tuple[RunRecord, ...]:
+    """Return all runs, newest first: with a team's bucket also those of the others."""
+    share_runs(here, watcher)
+    with History(here.state / "runs") as records:
+        return records.runs()
+
+
+def list_runs(
+    here: ChosenTarget, *, limit: int | None = None, watcher: Watcher = LoggingWatcher()
+) -> tuple[ListedRun, ...]:
+    """Return the runs as they are now, newest first, `limit` of them at most.
+
+    A run that is not over has failed if AWS says that its head does not run any more; that is a
+    warning. A head that does not answer where runs wait in its queue is one, too.
+    """
+    records = history(here, watcher=watcher)[:limit]
+    if all(record.is_over for record in records):
+        return tuple(ListedRun(record, record.status) for record in records)
+    lost = lost_head.mark_lost(here, records)
+    for error in lost:
+        watcher.warn(error.message)
+    if lost:
+        with History(here.state / "runs") as runs:
+            records = tuple(runs.find(record.run_id) for record in records)
+    places: dict[str, int] = {}
+    if any(record.status == "queued" for record in records):
+        places = queue_places.queue_places(here, records, watcher)
+    return tuple(_listed(record, places) for record in records)
+
+
+def _listed(record: RunRecord, places: dict[str, int]) -> ListedRun:
+    place = places.get(record.run_id)
+    if record.status != "queued" or place is None:
+        return ListedRun(record, record.status)
+    return ListedRun(record, "queued", place) if place else ListedRun(record, "running")
+
+
+def newest_run(here: ChosenTarget) -> RunRecord:
+    """Return the newest run of this machine's history; InputError if there is none."""
+    with History(here.state / "runs") as records:
+        newest = records.runs()[:1]
+    if not newest:
+        raise InputError("no run was started yet", "start one with `gpuctl run FILE`")
+    return newest[0]
+
+
+def recorded_run(
+    here: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()
+) -> RunRecord:
+    """Return the run with this id, else the newest with this name; InputError for an unknown one.
+
+    The team's bucket is asked about a run that this machine does not know, or not as over.
+    """
+    try:
+        record = _find(here, name)
+    except InputError:
+        if bucket_of(here.backend) is None:
+            raise
+    else:
+        if record.is_over or bucket_of(here.backend) is None:
+            return record
+    share_runs(here, watcher)
+    return _find(here, name)
+
+
+def kept_run(here: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()) -> RunRecord:
+    """Return the run with this id or name, as `recorded_run` does, for a reader of its journal.
+
+    If the run is over and only the team's bucket has its journal, this machine has it afterwards.
+    """
+    record = recorded_run(here, name, watcher=watcher)
+    fetch_journal(here, record, watcher)
+    return record
+
+
+def _find(here: ChosenTarget, name: str) -> RunRecord:
+    with History(here.state / "runs") as records:
+        return records.find(name)
+
+
+def share_runs(here: ChosenTarget, watcher: Watcher) -> None:
+    """Exchange runs with the team's bucket; do nothing without one. An error is a warning."""
+    if bucket_of(here.backend) is not None:
+        shared_runs.share_runs(here, watcher)
+
+
+def fetch_journal(here: ChosenTarget, run: RunRecord, watcher: Watcher) -> None:
+    """Copy the journal of a run that is over from the team's bucket, if only that has it."""
+    if run.is_over and bucket_of(here.backend) is not None:
+        shared_journals.fetch_journal(here, run, watcher)

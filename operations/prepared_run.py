@@ -1,0 +1,150 @@
+"""A run before it starts: its launch plan, and what a person has to consent to."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from config.errors import InputError
+from config.files import read_regular
+from config.run.code_rules import outside_paths, run_sources, size_mistake
+from config.run.run_file import Run
+from engine.contract.plan import LaunchPlan
+from engine.plan import launch_plan as planning
+from engine.plan.named_scripts import with_scripts
+from engine.plan.repository import checkout
+from engine.plan.secrets import credentials, is_notifications_alone
+from engine.plan.source_tree import Tree, tree_of
+from nodes.inventory import Inventory
+from operations import proposal, run_queue
+from operations.chosen_target import ChosenTarget
+from provision.records.record import load_inventory, records
+
+OnStop = Literal["keep", "destroy"]
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A credential of the environment that a run takes. `recipient` says who gets it, in words."""
+
+    name: str
+    recipient: str
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run that may start: `plan` is what runs, on the nodes of `inventory`.
+
+    `tree` has the files that travel to the nodes. A person has to agree that the run takes the
+    `credentials` of the environment, and that it sends the `outside_paths`, which are not in the
+    run file's folder: to start it is to agree.
+    """
+
+    run: Run
+    plan: LaunchPlan
+    inventory: Inventory
+    tree: Tree | None
+    credentials: tuple[Credential, ...]
+    outside_paths: tuple[Path, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what the plan warns of."""
+        return self.plan.warnings
+
+
+def prepare(
+    here: ChosenTarget,
+    run: Run,
+    file: Path,
+    *,
+    cluster: str | None = None,
+    inventory: Inventory | None = None,
+    on_stop: OnStop | None = None,
+    no_image: bool = False,
+    queue: bool = False,
+    ask_head: bool = True,
+) -> PreparedRun:
+    """Return the run as it would start; nothing is started, and nothing changes.
+
+    `file` is the run file: what the run sends is relative to its folder. `cluster` is by default
+    that of the run file, or the only one; `inventory` plans for nodes that need not exist.
+    `on_stop` overrides the file. `no_image` runs on the nodes themselves. With `queue` the run
+    waits on the cluster while other runs have its nodes. Without `ask_head` the plan may use nodes
+    that other runs have. Raises InputError for a file that cannot run there.
+    """
+    changes: dict[str, Any] = {}
+    if no_image:
+        changes |= {"image": None, "registry_auth": None, "privileged": False, "volumes": ()}
+    if on_stop is not None:
+        changes["on_stop"] = on_stop
+    run = run.model_copy(update=changes)
+    if inventory is None:
+        inventory = _inventory(here, cluster, run, file)
+    tree = read_code(run, file)
+    load = run_queue.current_load(run, inventory) if ask_head else {}
+    plan = planning.launch_plan(run, inventory, planning.new_run_id(run.name), tree, load)
+    sweep = plan.sweep
+    if sweep is not None and here.lab is not None:  # the bandwidths are those of a lab
+        sweep = replace(sweep, is_stand_in=True)
+    plan = replace(plan, sweep=sweep, queue=queue)
+    return PreparedRun(
+        run, plan, inventory, tree, _credentials(plan), outside_paths(run, file.parent)
+    )
+
+
+def saved_inventory(path: Path) -> Inventory:
+    """Return the inventory that somebody saved in the file; InputError if it has none."""
+    hint = "save one with `gpuctl up FILE --json` or from the cluster's state folder"
+    try:
+        return Inventory.model_validate_json(read_regular(path))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}", hint) from error
+    except ValidationError as error:
+        raise InputError(f"{path}: is not an inventory", hint) from error
+
+
+def read_code(run: Run, file: Path) -> Tree | None:
+    """Return the files of a run, hashed; None for a run that names none.
+
+    Fetches the repository that the run names. Raises InputError for files that cannot travel.
+    """
+    if not (run.workdir or run.repo or run.files):
+        return None
+    cloned = None if run.repo is None else checkout(run.repo)
+    try:
+        sources = run_sources(run, file.parent, cloned)
+    except OSError as error:
+        hint = "the files changed while they were read: run again"
+        raise InputError(f"{error.filename} cannot be read: {error.strerror}", hint) from error
+    # A repository, or files that grew meanwhile.
+    if mistake := size_mistake(sources, run.code_limit):
+        raise InputError(*mistake)
+    return with_scripts(tree_of(sources), run)
+
+
+def _credentials(plan: LaunchPlan) -> tuple[Credential, ...]:
+    return tuple(
+        Credential(name, "its notifications" if is_notifications_alone(plan, name) else "the job")
+        for name in credentials(plan)
+    )
+
+
+def _inventory(here: ChosenTarget, name: str | None, run: Run, file: Path) -> Inventory:
+    """Return the inventory of the named cluster, by default of the run file's or the only one."""
+    here.require_lab()
+    if name is None:
+        known = [record.name for record in records(here.remembered())]
+        named = (
+            [cluster for cluster in run.requires.clusters if cluster in known]
+            if run.requires
+            else []
+        )
+        known = named[:1] or known
+        if len(known) != 1:
+            which = f"there are several: {', '.join(known)}" if known else "there is no cluster"
+            hint = "name one with --cluster" if known else proposal.no_cluster_hint(run, file)
+            raise InputError(which, hint)
+        name = known[0]
+    return load_inventory(name, here.cluster_target(name))

@@ -1,0 +1,19 @@
+"""What a client needs to show a run's events: whole lines of output, tables, costs, JSON."""
+
+from config.catalogue.instance_types import price_usd_h
+from engine.agent.journal.lines import Line, WholeLines
+from engine.analysis.metrics.idle import IdleCost, idle_cost
+from engine.contract.head_events import GpusIdle
+from engine.record.events import event_json
+from engine.record.nccl_tests import TableCollector
+from nodes.inventory import Inventory
+
+__all__ = ["Line", "TableCollector", "WholeLines", "event_json", "idle_cost_of"]
+
+
+def idle_cost_of(event: GpusIdle, name: str, inventory: Inventory | None) -> IdleCost | None:
+    """Return what the idle GPUs of the node cost; its price is unknown without an inventory."""
+    price = None if inventory is None else price_usd_h(inventory.instance_type)
+    nodes = () if inventory is None else inventory.nodes
+    count = next((node.gpus for node in nodes if node.name == name), len(event.gpus))
+    return idle_cost(name, [(gpu, event.seconds) for gpu in event.gpus], count, price)

@@ -1,0 +1,336 @@
+"""A run's life as its clients see it: start, follow, attach, wait, stop."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from config.errors import InputError, NodeError
+from engine.contract.event import Event
+from engine.contract.head_events import HeadUnreachable
+from engine.contract.plan import LaunchPlan
+from engine.plan.secrets import resolve
+from engine.record.events import FirstEvent
+from engine.record.history import History, RunRecord
+from engine.record.result import RunResult
+from engine.record.run_errors import (
+    NOBODY_READS,
+    Detached,
+    RunGoesOn,
+    unattended_end,
+    way_to_saved,
+)
+from engine.session import head, session
+from engine.session.container_images import pull
+from engine.session.following import OnEvent
+from engine.session.session import OnInterrupt
+from nodes.inventory import Inventory
+from operations.chosen_target import ChosenTarget
+from operations.forwarded_ports import forwarded
+from operations.healing import Healing, preparation
+from operations.kept_logs import remove_old_logs
+from operations.lost_head import head_watch, lost_head, power_off_hint
+from operations.prepared_run import PreparedRun
+from operations.prerun_health import NodeCheck
+from operations.run_client import EndedRun, RunClient
+from operations.run_search import find_run_with_cluster
+from operations.source_transfer import send_code
+from operations.teardown import check_removable, destroy, ending, removable
+from operations.watcher import LoggingWatcher, Watcher
+from provision.records.record import load_inventory
+
+if TYPE_CHECKING:
+    from provision.down import Teardown
+
+__all__ = [
+    "NOBODY_READS",
+    "Detached",
+    "EndedRun",
+    "ReadyRun",
+    "RunGoesOn",
+    "StartedRun",
+    "StoppedRun",
+    "attach",
+    "find_started",
+    "follow",
+    "follow_journal",
+    "make_ready",
+    "start",
+    "stop",
+    "unattended_end",
+    "wait",
+    "way_to_saved",
+]
+
+
+def _ignore(_: object) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True)
+class ReadyRun:
+    """A run whose nodes have its code and image. `secrets` are the values of its secrets."""
+
+    plan: LaunchPlan
+    inventory: Inventory
+    secrets: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class StartedRun:
+    """A run that goes on on its cluster, for a client that attaches to it."""
+
+    run: FirstEvent
+    inventory: Inventory
+
+
+@dataclass(frozen=True)
+class StoppedRun:
+    """A run that was stopped. `teardown` is None if its cluster was not removed."""
+
+    result: RunResult
+    teardown: "Teardown | None" = None
+
+
+def make_ready(
+    here: ChosenTarget,
+    prepared: PreparedRun,
+    *,
+    check_nodes: bool = True,
+    watcher: Watcher = LoggingWatcher(),
+) -> ReadyRun:
+    """Send the run's code, and pull its image, which the plan then pins.
+
+    Meanwhile the nodes are checked: NodeError if one is not fit for jobs. Raises StateError first
+    if the run could not be recorded.
+    """
+    plan, inventory = prepared.plan, prepared.inventory
+    target = here.cluster_target(inventory.cluster)
+    with History(target.runs) as history:
+        history.check_writable()
+    secrets = resolve(plan, prepared.run)
+    if plan.on_stop == "destroy":
+        check_removable(inventory.cluster, target)
+    node_check = NodeCheck(plan, inventory, target) if check_nodes else None
+    send_code(plan, prepared.tree, inventory, watcher)
+    plan = _pull_image(plan, inventory, secrets, watcher)
+    if node_check:
+        node_check.finish(watcher)
+    if plan.dashboard:
+        watcher.note(_dashboard(here, plan))
+    remove_old_logs(here, watcher)
+    return ReadyRun(plan, inventory, secrets)
+
+
+def start(
+    here: ChosenTarget,
+    ready: ReadyRun,
+    *,
+    on_removed: "Callable[[Teardown], None]" = _ignore,
+    watcher: Watcher = LoggingWatcher(),
+) -> None:
+    """Start the run and leave it alone; return once its supervisor has it."""
+    client = RunClient(
+        here, ready.plan, ready.inventory, on_event=_ignore, on_removed=on_removed, watcher=watcher
+    )
+    client.leave(session.start(ready.plan, ready.inventory, client.runs, ready.secrets))
+
+
+def follow(
+    here: ChosenTarget,
+    ready: ReadyRun,
+    *,
+    on_event: OnEvent = _ignore,
+    on_interrupt: OnInterrupt = lambda: "stop",
+    on_removed: "Callable[[Teardown], None]" = _ignore,
+    watcher: Watcher = LoggingWatcher(),
+) -> EndedRun:
+    """Start the run, follow it to its end, and do what it asks for there; forward its ports.
+
+    At its end its metrics and outputs are fetched, and its cluster is removed if the run says so.
+    Nodes that it waits for are made again. `on_interrupt` says what Ctrl-C means, `on_removed` gets
+    the teardown if gpuctl fails after it. Raises Detached after the answer `detach`.
+    """
+    plan, inventory = ready.plan, ready.inventory
+    client = RunClient(
+        here, plan, inventory, on_event=on_event, on_removed=on_removed, watcher=watcher
+    )
+
+    async def life(on_event: OnEvent, on_interrupt: OnInterrupt) -> RunResult:
+        with forwarded(plan.ports, inventory, plan.nodes[0].name, watcher):
+            return await session.run(
+                plan, inventory, client.runs, on_event, ready.secrets, on_interrupt
+            )
+
+    prepare = preparation(plan.run_id, watcher, ready.secrets)
+    healing = Healing(here, plan.run_id, inventory, watcher, prepare)
+    return client.live(life, on_interrupt, healing)
+
+
+def find_started(here: ChosenTarget, record: RunRecord) -> StartedRun:
+    """Return the run, which is not over, for a client that attaches to it.
+
+    Raise at once if the head does not answer: RunLost if AWS says that it is gone, else NodeError.
+    """
+    target = here.cluster_target(record.cluster)
+    inventory = load_inventory(record.cluster, target)
+    if record.on_stop == "destroy":
+        check_removable(record.cluster, target)
+    # What is to follow the run's end is this machine's knowledge: a job is root on the head.
+    return StartedRun(
+        replace(_first_event(here, record, inventory), on_stop=record.on_stop), inventory
+    )
+
+
+def attach(
+    here: ChosenTarget,
+    started: StartedRun,
+    *,
+    on_event: OnEvent = _ignore,
+    on_interrupt: OnInterrupt = lambda: "detach",
+    on_removed: "Callable[[Teardown], None]" = _ignore,
+    watcher: Watcher = LoggingWatcher(),
+) -> EndedRun:
+    """Follow a run that a client started to its end, and do there what `follow` does.
+
+    `on_event` gets every event from the run's beginning, recorded ones first.
+    """
+    run, inventory = started.run, started.inventory
+    client = RunClient(
+        here, run, inventory, on_event=on_event, on_removed=on_removed, watcher=watcher
+    )
+
+    async def life(on_event: OnEvent, on_interrupt: OnInterrupt) -> RunResult:
+        with forwarded(run.ports, inventory, run.nodes[0].name, watcher):
+            return await session.attach(run, inventory, client.runs, on_event, on_interrupt)
+
+    healing = Healing(here, run.run_id, inventory, watcher, preparation(run.run_id, watcher))
+    return client.live(life, on_interrupt, healing)
+
+
+def wait(
+    here: ChosenTarget,
+    name: str,
+    *,
+    timeout_s: float | None = None,
+    watcher: Watcher = LoggingWatcher(),
+) -> RunRecord:
+    """Wait for the end of the run of this id or name, `timeout_s` at most; return its record.
+
+    The record of a run that did not end in time is not over. No outputs are fetched, and no
+    cluster is removed: `attach` does.
+    """
+    record, inventory = find_run_with_cluster(here, name, watcher=watcher)
+    if inventory is None:
+        return record
+    runs, watch = here.state / "runs", head_watch(here, inventory, record)
+
+    async def has_ended() -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await session.follow(record.run_id, inventory, runs, watch)
+        except TimeoutError:
+            return False
+        return True
+
+    if not asyncio.run(has_ended()):
+        return record
+    with History(runs) as history:
+        return history.find(record.run_id)
+
+
+def stop(here: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()) -> StoppedRun:
+    """Stop the run of this id or name on all its nodes; remove its cluster if the run says so.
+
+    InputError for a run that is over.
+    """
+    record, inventory = find_run_with_cluster(here, name, watcher=watcher)
+    if inventory is None:
+        raise InputError(f"run {record.run_id} is over ({record.status})", "see `gpuctl ps`")
+    result = asyncio.run(session.stop(record.run_id, inventory, here.state / "runs"))
+    if record.on_stop == "destroy":
+        # A client that follows the run removes the cluster too.
+        with (
+            ending(inventory, record.run_id, watcher),
+            removable(here, record.run_id, inventory, watcher) as may_remove,
+        ):
+            if may_remove:
+                return StoppedRun(result, destroy(here, record.run_id, inventory, watcher))
+    return StoppedRun(result)
+
+
+def follow_journal(
+    here: ChosenTarget,
+    record: RunRecord,
+    *,
+    on_event: OnEvent,
+    watcher: Watcher = LoggingWatcher(),
+) -> None:
+    """Follow the run on its cluster to its end, or until AWS says that its head is gone.
+
+    `on_event` gets every event. Afterwards this machine has the whole journal. A head that does
+    not answer is announced.
+    """
+    inventory = load_inventory(record.cluster, here.cluster_target(record.cluster))
+    watch = head_watch(here, inventory, record)
+    is_silent = False
+
+    def see(event: Event) -> None:
+        nonlocal is_silent
+        if isinstance(event, HeadUnreachable) and not is_silent:
+            silence = f"the head has not answered for {event.seconds:.0f} s"
+            watcher.announce(f"{silence}: {event.reason}")
+        is_silent = isinstance(event, HeadUnreachable)
+        watch(event)
+        on_event(event)
+
+    asyncio.run(session.follow(record.run_id, inventory, here.state / "runs", see))
+
+
+def _first_event(here: ChosenTarget, record: RunRecord, inventory: Inventory) -> FirstEvent:
+    """Return the run's first event, from its head."""
+    try:
+        event = asyncio.run(head.find_run(inventory, record.run_id))
+    except NodeError as error:
+        is_destroyed = record.on_stop == "destroy"
+        lost = None if is_destroyed else lost_head(here, inventory, record)
+        if lost is not None:
+            with History(here.state / "runs") as history:
+                history.mark_lost(record.run_id, lost.reason)
+            raise lost from error
+        if is_destroyed:
+            error.hint = power_off_hint(record.run_id, inventory)
+        elif not error.hint:
+            error.hint = f"`gpuctl logs {record.run_id}` prints what this machine has of its output"
+        raise
+    if event is None or event.run_id != record.run_id:
+        return asyncio.run(session.first_event(record.run_id, inventory, here.state / "runs"))
+    return event
+
+
+def _pull_image(
+    plan: LaunchPlan, inventory: Inventory, secrets: Mapping[str, str], watcher: Watcher
+) -> LaunchPlan:
+    """Pull the image on all nodes; return the plan with it pinned. Report the image's digest."""
+    if plan.image is None:
+        return plan
+    pinned = asyncio.run(pull(plan, inventory, secrets, watcher.report))
+    assert pinned.image is not None
+    watcher.note(f"-- image {pinned.image.reference}, {pinned.image.digest or pinned.image.id}")
+    for text in pinned.warnings[len(plan.warnings) :]:
+        watcher.warn(text)
+    return pinned
+
+
+def _dashboard(here: ChosenTarget, plan: LaunchPlan) -> str:
+    """Return the dashboard's address and the command for a tunnel: nodes have no open port."""
+    address = plan.dashboard.partition("//")[2]
+    port = address.rpartition(":")[2]
+    tunnel = _tunnel(here, plan, f"{port}:{address}")
+    return f"-- dashboard {plan.dashboard}: `{tunnel}`, then open http://localhost:{port}"
+
+
+def _tunnel(here: ChosenTarget, plan: LaunchPlan, ends: str) -> str:
+    """Return the command that forwards a port to node 0."""
+    lab = "".join(f" {word}" for word in (here.lab.options if here.lab else ()))
+    return f"gpuctl{lab} ssh {plan.cluster} {plan.nodes[0].name} -- -N -L {ends}"
