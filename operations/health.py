@@ -1,0 +1,140 @@
+"""The health of a cluster's nodes, compared with their type, their file and each other."""
+
+import asyncio
+from dataclasses import dataclass
+
+from config.errors import InputError
+from config.target import Target
+from engine.analysis.bisect.report import describe
+from engine.analysis.bisect.rounds import MOST_NODES
+from nodes.inventory import Inventory
+from nodes.kept_connections import connect
+from operations.bisect import LARGEST, measure_nodes
+from operations.chosen_target import ChosenTarget
+from operations.cluster_occupancy import check_free
+from operations.watcher import LoggingWatcher, Watcher
+from provision.existing_nodes import existing_nodes
+from provision.health.model import SEVERITIES, Finding
+from provision.health.rules import DEEP_RULES, RULES
+from provision.records.record import ClusterRecord, read
+from provision.setup import node_health
+
+__all__ = ["SEVERITIES", "Finding", "Health", "check", "check_measurable"]
+
+
+@dataclass(frozen=True)
+class Health:
+    """The health of a cluster: its nodes, the rules that were checked, and what they found."""
+
+    cluster: str
+    nodes: tuple[str, ...]
+    rules: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def unfit(self) -> list[str]:
+        """Return the nodes that no job should use."""
+        return list(dict.fromkeys(finding.node for finding in self.findings if finding.is_grave))
+
+
+def check(
+    here: ChosenTarget,
+    cluster: str,
+    *,
+    deep: bool = False,
+    watcher: Watcher = LoggingWatcher(),
+) -> Health:
+    """Return what the rules find on all nodes, also those of a cluster whose `up` failed.
+
+    With `deep` the nodes are measured too, for up to an hour: DCGM's diagnostic, NCCL on each node
+    over the network, all pairs. No run can use the cluster meanwhile (`check_measurable`).
+    """
+    if deep:
+        check_measurable(here, cluster, watcher=watcher)
+    target = here.cluster_target(cluster)
+    inventory = find_nodes(target, cluster, watcher)
+    checked = check_nodes(inventory, target)
+    if not deep:
+        return checked
+    return Health(
+        cluster,
+        checked.nodes,
+        (*checked.rules, *(rule.id for rule in DEEP_RULES)),
+        (*checked.findings, *_measure(inventory, target, watcher)),
+    )
+
+
+def check_measurable(
+    here: ChosenTarget, cluster: str, *, watcher: Watcher = LoggingWatcher()
+) -> None:
+    """Raise InputError if the nodes cannot be measured: a run uses them, or they are not ready."""
+    target = here.cluster_target(cluster)
+    inventory = find_nodes(target, cluster, watcher)
+    if _record(inventory, target).status == "failed":
+        raise InputError(
+            f"cluster {cluster} is not ready, and --deep runs jobs on it",
+            "check it without --deep, or repeat `gpuctl up` first",
+        )
+    reason, hint = "--deep measures its nodes", "wait for its end (`gpuctl wait {run}`)"
+    check_free(here, cluster, reason, hint, watcher)
+
+
+def find_nodes(target: Target, cluster: str, watcher: Watcher) -> Inventory:
+    """Return the cluster's nodes; warn if its last `up` failed."""
+    inventory = existing_nodes(cluster, target)
+    record = _record(inventory, target)
+    if record.status == "failed":
+        watcher.warn(
+            f"the last `gpuctl up` of {cluster} failed ({record.problem}); another `gpuctl up` or"
+            " `gpuctl heal` makes it ready"
+        )
+    return inventory
+
+
+def check_nodes(inventory: Inventory, target: Target) -> Health:
+    """Return what the rules find on these nodes, without a measurement."""
+    record = _record(inventory, target)
+
+    async def full_check() -> tuple[Finding, ...]:
+        is_ready = record.status != "failed"
+        async with connect(inventory) as connections:
+            return await node_health.full_check(
+                connections, inventory, record.resolved, is_ready=is_ready
+            )
+
+    names = tuple(node.name for node in inventory.nodes)
+    rules = tuple(rule.id for rule in RULES)
+    return Health(inventory.cluster, names, rules, asyncio.run(full_check()))
+
+
+def _record(inventory: Inventory, target: Target) -> ClusterRecord:
+    """Return the cluster's record; its inventory was found by the same one."""
+    record = read(inventory.cluster, target)
+    assert record is not None
+    return record
+
+
+def _measure(inventory: Inventory, target: Target, watcher: Watcher) -> tuple[Finding, ...]:
+    """Return what the measurements find: DCGM and NCCL on each node, then all pairs."""
+    slow = _slow_nodes(inventory, target, watcher)
+    if inventory.nodes[0].gpus:
+        watcher.note(f"-- DCGM's diagnostic and NCCL's loop-back on {len(inventory.nodes)} nodes")
+    record = _record(inventory, target)
+
+    async def deep_check() -> tuple[Finding, ...]:
+        async with connect(inventory) as connections:
+            return await node_health.deep_check(connections, inventory, record.resolved, slow)
+
+    return asyncio.run(deep_check())
+
+
+def _slow_nodes(inventory: Inventory, target: Target, watcher: Watcher) -> dict[str, str]:
+    """Return the nodes that a bisect names, with what it says; none for a single node."""
+    if not 2 <= len(inventory.nodes) <= MOST_NODES:
+        return {}
+    bisect = measure_nodes(inventory, target.runs, LARGEST, watcher)
+    return {
+        bisect.nodes[place]: describe(suspect, bisect.nodes)
+        for suspect in bisect.suspects
+        for place in suspect.nodes
+    }
