@@ -22,13 +22,13 @@ from pathlib import Path
 
 from benchmarks.overheads.row import Row, as_table
 from benchmarks.overheads.site import NotMeasured, Site, require, site
+from config.folded_names import fold
 from config.progress import silent
 from config.run.run_file import Task
 from config.run.sources import folder_sources
 from engine.plan.launch_plan import launch_plan, new_run_id
 from engine.plan.source_tree import tree_of
 from engine.session.code_transfer import send_tree
-from nodes.names import fold
 
 WANTED = 1.0  # ahead of them
 SECOND_S = 2.0

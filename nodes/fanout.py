@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from config.errors import GpuctlError
+from config.folded_names import fold
 from nodes.inventory import Node
-from nodes.names import fold
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)

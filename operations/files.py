@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.errors import GpuctlError, InputError
+from config.folded_names import expand, fold
 from nodes.copy import copy_from, copy_to
 from nodes.inventory import Inventory, Node
-from nodes.names import expand, fold
 from operations.chosen_target import ChosenTarget
 from provision.records.record import load_inventory
 

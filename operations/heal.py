@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from config.errors import InputError
+from config.folded_names import fold
 from nodes.inventory import Inventory, Node
-from nodes.names import fold
 from operations import health
 from operations.chosen_target import ChosenTarget
 from operations.cluster_occupancy import check_free

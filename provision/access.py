@@ -14,12 +14,12 @@ from pathlib import Path
 
 from config.command_text import command_text
 from config.errors import GpuctlError, InputError, Interrupted, NodeError
+from config.folded_names import fold
 from config.target import Target
 from nodes.answers import Completed
 from nodes.identity import has_cluster_key
 from nodes.inventory import Inventory
 from nodes.login import users_public_keys
-from nodes.names import fold
 from nodes.public_keys import (
     PublicKey,
     fingerprint,

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from config.errors import GpuctlError, InputError, Interrupted, NodeError
+from config.folded_names import fold
 from config.target import Target
 from nodes.answers import Completed
 from nodes.inventory import Inventory
-from nodes.names import fold
 from nodes.ssh import connect
 from provision.aws.clients import client
 from provision.aws.end_tags import end_of, write_ends

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Mapping
 
 from config.errors import GpuctlError, NodeError
+from config.folded_names import fold
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
-from nodes.names import fold
 from nodes.ssh import Connections
 
 BASTION = "bastion"

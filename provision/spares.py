@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from config.cluster.resolved import Resolved
 from config.errors import BrokenNodes, InputError
+from config.folded_names import fold
 from config.progress import Progress, Reporter
 from config.target import Target
 from infra.fleet import Fleet
 from infra.stack.stack import Stack
 from nodes.identity import has_cluster_key
 from nodes.inventory import Inventory, Replaced
-from nodes.names import fold
 from provision.aws.clients import client
 from provision.aws.termination import terminate
 from provision.foreign_tags import refresh_foreign_tags

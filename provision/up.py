@@ -10,6 +10,7 @@ from config.cluster.resolved import OWNER_TAG, Resolved
 from config.command_text import command_text
 from config.errors import BrokenNodes, CloudError, GpuctlError, InputError, Interrupted, StateError
 from config.files import disk_errors
+from config.folded_names import fold
 from config.progress import Progress, Reporter
 from config.target import Target
 from infra.fleet import Fleet
@@ -17,7 +18,6 @@ from infra.stack.changes import Plan
 from infra.stack.installation import find_engine, installed_engine
 from infra.stack.stack import Stack
 from nodes.inventory import Inventory
-from nodes.names import fold
 from nodes.ssh_hosts import refresh_hosts
 from provision.access import check_new_machines, install_grants
 from provision.aws.account import resolve_credentials

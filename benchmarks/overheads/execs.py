@@ -6,8 +6,8 @@ from pathlib import Path
 
 from benchmarks.overheads.row import TIMES, Row, best_of
 from benchmarks.overheads.site import Site, require
+from config.folded_names import fold
 from nodes.dial import end as end_broker
-from nodes.names import fold
 
 WANTED = 1.0  # ahead of them
 

@@ -9,7 +9,7 @@ from cli.arguments import ClusterArgument
 from cli.options import chosen_target, output
 from config import duration
 from config.errors import InputError
-from nodes.names import fold
+from config.folded_names import fold
 from operations import lease
 
 

@@ -10,7 +10,7 @@ from cli.options import chosen_target, output
 from cli.parser import Command, CommandGroup
 from cli.render import run as render
 from config.errors import InputError
-from nodes.names import fold
+from config.folded_names import fold
 from operations import run_queue
 
 if TYPE_CHECKING:

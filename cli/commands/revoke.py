@@ -6,7 +6,7 @@ import typer
 
 from cli.arguments import ClusterArgument
 from cli.options import chosen_target, output
-from nodes.names import fold
+from config.folded_names import fold
 from operations import team
 
 

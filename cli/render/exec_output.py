@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cli.output import Output
-from nodes.names import fold
+from config.folded_names import fold
 
 UNREACHABLE = 255  # as ssh
 

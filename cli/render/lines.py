@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cli.terminal import COLOUR
+from config.folded_names import fold
 from config.quantities import size
-from nodes.names import fold
 from operations import run_events
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from config.duration import format_duration
+from config.folded_names import fold
 from config.quantities import money, price
-from nodes.names import fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cli.render.lines import LineView, dropped_lines
 from cli.render.tables import table_lines
 from cli.render.top import idle_text
+from config.folded_names import fold
 from config.quantities import elapsed
 from engine.contract.event import Event
 from engine.contract.head_events import (
@@ -48,7 +49,6 @@ from engine.contract.worker_events import (
     RankStarted,
     TableWritten,
 )
-from nodes.names import fold
 from operations import run_events
 
 if TYPE_CHECKING:

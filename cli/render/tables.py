@@ -5,7 +5,7 @@ from io import StringIO
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from nodes.names import fold
+from config.folded_names import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

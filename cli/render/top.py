@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from config.folded_names import fold
 from config.quantities import elapsed, money, size
-from nodes.names import fold
 
 if TYPE_CHECKING:
     from cli.output import Output

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from config.errors import InputError
+from config.folded_names import fold
 from config.run.elastic import NodeRange
 from config.run.run_file import Mpirun, NcclTests, Run
 from engine.plan.modes.job import Variables, node_range
 from engine.plan.network.presets import PRESETS, Preset, misfit_reason, unprovable_reason
 from engine.plan.requirement_check import misfits
 from nodes.inventory import Inventory, Node
-from nodes.names import fold
 
 LONGEST = 131_071
 """Bytes of `NAME=value` that Linux passes to a program: MAX_ARG_STRLEN less the final NUL

@@ -13,6 +13,7 @@ from typing import Any
 
 from config.errors import InputError, RunError
 from config.files import open_regular
+from config.folded_names import fold
 from config.progress import Progress, Reporter
 from engine.contract.plan import LaunchPlan
 from engine.plan.remote_paths import runs_folder
@@ -21,7 +22,6 @@ from engine.session.bundle import agent_bundle, ship_agent
 from nodes.conversation import Conversation
 from nodes.inventory import Inventory
 from nodes.kept_connections import connect
-from nodes.names import fold
 
 _STAGE = "code"
 _PIECE = 1 << 20

@@ -2,12 +2,9 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
+from config.errors import InputError
 from config.number_ranges import fold_numbers
-
-if TYPE_CHECKING:
-    from config.errors import InputError
 
 _NUMBERED = re.compile(r"(.*?)(0|[1-9][0-9]*)")
 _TERM = re.compile(r"([A-Za-z0-9._-]+)(?:\[([0-9,-]+)\])?")
@@ -58,9 +55,7 @@ def expand(text: str) -> tuple[str, ...]:
 _HINT = "write names such as node3, node[0-3,5] or node0,node2"
 
 
-def _wrong(message: str) -> "InputError":
-    from config.errors import InputError  # imported late: every quick command uses `fold` alone
-
+def _wrong(message: str) -> InputError:
     return InputError(message, _HINT)
 
 

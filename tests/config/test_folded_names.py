@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.errors import InputError
-from nodes.names import expand, fold
+from config.folded_names import expand, fold
 
 
 @pytest.mark.parametrize(
