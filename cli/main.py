@@ -1,8 +1,7 @@
 """`gpuctl`: the commands, the global options, and the one place where errors become exit codes."""
 
+import logging
 import os
-import time
-import traceback
 from typing import Annotated, NoReturn
 
 import typer
@@ -13,11 +12,10 @@ from cli.output import Output
 from cli.terminal import discard_unwritten
 from config.errors import GpuctlError, InputError, InvalidFiles
 from config.files import disk_errors
-from config.folders import state_home
 from config.settings import export_state
 from operations import lab
 
-_REPORT = "this is a mistake in gpuctl; run again with --debug and report the file it names"
+_LOGGER = logging.getLogger("gpuctl")
 RUN_FAILED_ITSELF = 125  # as `docker run`: gpuctl failed, not the job
 
 _DRAWING = {"vl_convert": "reports need vl-convert-python", "plotext": "plots need plotext"}
@@ -99,10 +97,13 @@ _Raw = Annotated[
         rich_help_panel=_OUTPUT,
     ),
 ]
-_Debug = Annotated[
-    bool,
+_LogLevel = Annotated[
+    str | None,
     typer.Option(
-        "--debug", help="Write the traceback of an error to a file.", rich_help_panel=_OUTPUT
+        "--log-level",
+        metavar="LEVEL",
+        help="What the command's log has: debug, info, warning, error.  [default: info]",
+        rich_help_panel=_OUTPUT,
     ),
 ]
 _Version = Annotated[
@@ -122,7 +123,7 @@ def options(
     quiet: _Quiet = False,
     no_color: _NoColor = False,
     raw: _Raw = False,
-    debug: _Debug = False,
+    log_level: _LogLevel = None,
     version: _Version = False,
 ) -> None:
     """Rent a GPU cluster with EFA, run a distributed job on it, give it back.
@@ -132,7 +133,7 @@ def options(
     $ gpuctl status --lab
     """
     del lab, lab_name, region, profile, backend  # the parser keeps them, see `Options`
-    del as_json, quiet, no_color, raw, debug, version
+    del as_json, quiet, no_color, raw, log_level, version
     command = context.invoked_subcommand or ""
     context.ensure_object(Options).command = command
     if command != "config":  # which reports a wrong file itself
@@ -141,24 +142,9 @@ def options(
         os.umask(0o077)  # only its owner can read what gpuctl and Pulumi's engine write
 
 
-def _debug_file() -> str:
-    """Write the traceback of the current exception to a file; return its path."""
-    folder = state_home() / "debug"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}.log"
-    path.touch(mode=0o600)
-    path.write_text(traceback.format_exc())
-    return str(path)
-
-
 def _end(line: str, code: int, given: Options) -> NoReturn:
     discard_unwritten()
     given.output.complain(line)
-    if given.debug:
-        try:
-            given.output.complain(f"gpuctl: the traceback is in {_debug_file()}")
-        except OSError as error:
-            given.output.complain(f"gpuctl: the traceback cannot be kept: {error}")
     discard_unwritten()
     raise SystemExit(code)
 
@@ -179,11 +165,23 @@ def main() -> None:
     """Run the command and exit with its code, never with a traceback."""
     given = Options()
     try:
+        _run(given)
+    except SystemExit as end:
+        if given.log is not None:
+            given.log.write_end(end.code)
+        raise
+
+
+def _run(given: Options) -> None:
+    """Run the command and exit with its code, also after an error."""
+    try:
         with disk_errors():
             app(obj=given)
     except InvalidFiles as error:
         _end(str(error), error.exit_code, given)
     except GpuctlError as error:
+        if error.exit_code != InputError.exit_code:
+            _LOGGER.error("%s", error, exc_info=True)
         _end(f"gpuctl: error: {error}", _exit_code(error, given), given)
     except SystemExit as end:
         if not _is_interruption(end):
@@ -195,7 +193,8 @@ def main() -> None:
     except BrokenPipeError:
         raise SystemExit(1) from None  # the reader of the output has gone: nobody reads a message
     except Exception as error:
-        known, remedy = f"{type(error).__name__}: {error}", _REPORT
+        _LOGGER.exception("a mistake in gpuctl")
+        known, remedy = f"{type(error).__name__}: {error}", _report(given)
         if isinstance(error, ModuleNotFoundError) and error.name in _DRAWING:
             known = f"{_DRAWING[error.name]}, which is not installed"
             remedy = (
@@ -206,6 +205,13 @@ def main() -> None:
             remedy = lab.INSTALL_EXTRA
             known = "the lab needs moto, which is not installed"
         _end(f"gpuctl: error: {known}; {remedy}", _own_failure(given), given)
+
+
+def _report(given: Options) -> str:
+    """Return what to do about a mistake of ours."""
+    log = given.log
+    where = f" with {log.path}" if log is not None and log.is_written else ""
+    return f"this is a mistake in gpuctl, please report it{where}"
 
 
 def _exit_code(error: GpuctlError, given: Options) -> int:

@@ -1,14 +1,20 @@
 """The options that commands share, and the combined options of one command line."""
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from cli.command_log import LEVELS, CommandLog, start
 from cli.output import Output
+from config.errors import InputError
 from config.settings import settings
 from operations.chosen_target import DEFAULT_LAB, ChosenTarget, Places
+
+_NOT_LOGGED = ("config", "ssm-proxy")
+"""A command that reports wrong settings itself, and what ssh calls for each connection."""
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 RefreshOption = Annotated[
@@ -51,9 +57,20 @@ class Options:
     quiet: bool = False
     no_color: bool = False
     raw: bool = False
-    debug: bool = False
+    log_level: str | None = None
     command: str = ""
     """The command of the line, once the parser knows it."""
+    log: CommandLog | None = field(default=None, compare=False)
+    """The log of the command, once it has begun."""
+
+    def start_log(self) -> None:
+        """Log what the command does from now on; InputError for a level that does not exist."""
+        level = self.log_level or "info"
+        if level not in LEVELS:
+            allowed = f"{', '.join(LEVELS)} are allowed"
+            raise InputError(f"--log-level is '{level}'", allowed)
+        if self.command not in _NOT_LOGGED:
+            self.log = start(self.command, sys.argv[1:], level)
 
     def take(self, given: dict[str, Any]) -> None:
         """Keep the options given; the last one on the line wins."""
@@ -74,7 +91,7 @@ class Options:
         return Output(self.as_json, self.quiet, self.no_color, self.raw)
 
 
-SHARED = frozenset(Options.__dataclass_fields__) - {"command"}
+SHARED = frozenset(Options.__dataclass_fields__) - {"command", "log"}
 """The names of the options that every command takes."""
 
 

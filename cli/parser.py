@@ -41,6 +41,7 @@ class Command(TyperCommand):
         _take_shared(ctx)
         if not self.has_json and ctx.find_root().obj.as_json:
             ctx.fail(f"`{ctx.command_path}` has no JSON form; leave --json out.")
+        ctx.find_root().obj.start_log()
         return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:

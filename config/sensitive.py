@@ -8,9 +8,11 @@ A file may come from a stranger, and ask for any variable by name. There are two
   for jobs.
 """
 
+import os
 import re
 
 HIDDEN = "***"
+_SHORTEST = 6  # characters of a value to hide
 
 _CREDENTIAL = re.compile(
     r"(AWS|AZURE|ARM|GOOGLE|GCP|GCLOUD|CLOUDSDK|OCI|CLOUDFLARE|DIGITALOCEAN|HCLOUD|SCW)_.*"
@@ -50,3 +52,19 @@ def may_leave_as_text(name: str, value: str) -> bool:
 def hide_secrets(name: str, value: str) -> str:
     """Return the variable's value without what looks like a secret in it."""
     return HIDDEN if is_secret_name(name) else _SECRET_VALUE.sub(HIDDEN, value)
+
+
+class SecretsOfEnvironment:
+    """The secret values of this process's environment, to be hidden in texts."""
+
+    def __init__(self) -> None:
+        values = [value for name, value in os.environ.items() if is_secret_name(name)]
+        lines = {line.strip() for value in values for line in (value, *value.splitlines())}
+        # Longer ones first: one may be a part of another. A short one is a word, such as `true`.
+        self._values = sorted((line for line in lines if len(line) >= _SHORTEST), key=len)[::-1]
+
+    def hide(self, text: str) -> str:
+        """Return the text without these values, and without what looks like a secret."""
+        for value in self._values:
+            text = text.replace(value, HIDDEN)
+        return _SECRET_VALUE.sub(HIDDEN, text)

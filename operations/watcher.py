@@ -28,9 +28,10 @@ class LoggingWatcher:
     """Logs what happens with Python's logger `gpuctl`: the watcher of callers that name none."""
 
     def report(self, progress: Progress) -> None:
-        """Log the step at level INFO."""
+        """Log the step: its begin and end at level INFO, what it does meanwhile at DEBUG."""
         detail = f" ({progress.detail})" if progress.detail else ""
-        _LOGGER.info("%s: %s: %s%s", progress.stage, progress.subject, progress.state, detail)
+        level = logging.DEBUG if progress.state == "running" else logging.INFO
+        _LOGGER.log(level, "%s: %s: %s%s", progress.stage, progress.subject, progress.state, detail)
 
     def note(self, text: str) -> None:
         """Log the text at level INFO."""

@@ -11,6 +11,7 @@ from cli.terminal import print_line
 from config.errors import OutputError
 from config.progress import Progress
 from config.quantities import elapsed
+from operations.watcher import LoggingWatcher
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -35,7 +36,7 @@ class Printer(Protocol):
         """Print the text on stderr, in every form of output."""
 
 
-class ProgressView:
+class ProgressView(LoggingWatcher):
     """The watcher of an operation on a terminal; safe to call from any thread.
 
     On a terminal, steps that run are a live block, and ended ones scroll above it; it begins with
@@ -68,6 +69,7 @@ class ProgressView:
 
     def report(self, progress: Progress) -> None:
         """Show the step."""
+        super().report(progress)
         if self._to is None:
             return
         with self._lock:
@@ -97,14 +99,17 @@ class ProgressView:
 
     def note(self, text: str) -> None:
         """Print what happens on the way to the result."""
+        super().note(text)
         self._out.note(text)
 
     def announce(self, text: str) -> None:
         """Print the text on stderr, also without progress."""
+        super().announce(text)
         self._out.complain(f"gpuctl: {text}")
 
     def warn(self, text: str) -> None:
         """Print one line of warning on stderr."""
+        super().warn(text)
         self._out.warn(text)
 
     def _plain(self, key: tuple[str, str], progress: Progress, started: float) -> None:

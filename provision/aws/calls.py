@@ -6,6 +6,7 @@ resources, and AWS's refusal. Other values of requests and answers are not writt
 secrets. The calls of Pulumi's provider, a separate program, are not recorded.
 """
 
+import logging
 import os
 import re
 import time
@@ -16,6 +17,8 @@ from typing import Any
 import boto3.session
 
 from config.models import Value
+
+_LOGGER = logging.getLogger("gpuctl")
 
 VARIABLE = "GPUCTL_CALLS"
 """The environment variable that names the file."""
@@ -61,9 +64,37 @@ def record_calls(session: boto3.session.Session) -> None:
     if path:
         recorder = _Recorder(path)
         session.events.register("before-parameter-build", recorder.build)
-        session.events.register("before-call", recorder.begin)
         session.events.register("after-call", recorder.end)
         session.events.register("after-call-error", recorder.fail)
+
+
+def log_calls(session: boto3.session.Session) -> None:
+    """Let clients that the session will create log their calls at level DEBUG."""
+    session.events.register("before-call", _begin)
+    session.events.register("after-call", _log_answer)
+    session.events.register("after-call-error", _log_failure)
+
+
+def _begin(**event: Any) -> None:
+    event["context"]["gpuctl_began"] = time.monotonic()
+
+
+def _log_answer(**event: Any) -> None:
+    model, answer = event["model"], event["parsed"]
+    _LOGGER.debug(
+        "AWS %s %s: %s after %.2f s, request %s",
+        model.service_model.service_name,
+        model.name,
+        answer.get("Error", {}).get("Code", "answered"),
+        _seconds(event["context"]),
+        answer.get("ResponseMetadata", {}).get("RequestId", "unknown"),
+    )
+
+
+def _log_failure(**event: Any) -> None:
+    _, service, operation = event["event_name"].split(".", 2)
+    kind, seconds = type(event["exception"]).__name__, _seconds(event["context"])
+    _LOGGER.debug("AWS %s %s: %s after %.2f s", service, operation, kind, seconds)
 
 
 def redact(message: str) -> str:
@@ -86,9 +117,6 @@ class _Recorder:
         event["context"]["gpuctl_sent"] = tuple(
             dict.fromkeys(name for name in names if isinstance(name, str))
         )
-
-    def begin(self, **event: Any) -> None:
-        event["context"]["gpuctl_began"] = time.monotonic()
 
     def end(self, **event: Any) -> None:
         model, answer = event["model"], event["parsed"]

@@ -31,7 +31,7 @@ from botocore.parsers import ResponseParserError
 from config.catalogue.aws_codes import remedy
 from config.errors import CloudError
 from config.target import NO_AWS_FILES, Target
-from provision.aws.calls import record_calls
+from provision.aws.calls import log_calls, record_calls
 from provision.aws.credentials import (
     AWS_FILES,
     load_credentials,
@@ -113,6 +113,7 @@ def session(target: Target) -> boto3.session.Session:
             )
             if not has_keys:
                 load_credentials(core)
+            log_calls(opened)
             record_calls(opened)
             _sessions[key] = opened
         return _sessions[key]

@@ -225,13 +225,6 @@ def test_an_unknown_run_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_debug_writes_the_traceback_to_a_file_and_not_to_the_terminal(tmp_path: Path) -> None:
-    done = gpuctl("--debug", "validate", "nowhere.yaml", home=tmp_path)
-    assert "Traceback" not in done.stderr
-    path = Path(done.stderr.strip().rpartition(" ")[2])
-    assert "Traceback" in path.read_text()
-
-
 def test_the_schema_is_json_and_describes_every_field(tmp_path: Path) -> None:
     import json
 

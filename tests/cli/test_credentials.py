@@ -188,7 +188,7 @@ def address() -> Iterator[str]:
         ("AWS_ACCESS_KEY_ID", "hunter2\nhunter2"),
     ],
 )
-@pytest.mark.parametrize("options", [(), ("--debug",)])
+@pytest.mark.parametrize("options", [(), ("--log-level", "debug")])
 def test_a_key_with_a_line_break_is_named_and_not_shown(
     name: str, value: str, options: tuple[str, ...], tmp_path: Path, address: str
 ) -> None:

@@ -1,0 +1,113 @@
+"""The log of one command: a file in the state folder, to be read when the command is over.
+
+gpuctl's own logger `gpuctl` writes to it; other libraries do from warnings on, because their
+details have whole requests. Nothing that looks like a secret is written (config/sensitive.py).
+A command that logs nothing leaves no file.
+"""
+
+import logging
+import os
+import platform
+import re
+import shlex
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TextIO
+
+from config.folders import state_home
+from config.sensitive import HIDDEN, SecretsOfEnvironment
+
+LEVELS = ("debug", "info", "warning", "error")
+KEPT_FILES, KEPT_BYTES = 50, 100 << 20
+
+_LOGGER = logging.getLogger("gpuctl")
+_VARIABLE = re.compile(r"((?:--env=|--set=)?[A-Za-z_]\w*=).*", re.DOTALL)
+"""A word of the command line that sets a variable: its value may be a secret."""
+
+
+class CommandLog(logging.Handler):
+    """Writes records to a file, which the first record creates."""
+
+    def __init__(self, command: str, words: Sequence[str], level: str) -> None:
+        super().__init__(level.upper())
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        self.path = folder() / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{command}.log"
+        shown = (_VARIABLE.sub(rf"\1{HIDDEN}", word) for word in words)
+        self._first_line = f"gpuctl {shlex.join(shown)}"
+        self._secrets = SecretsOfEnvironment()
+        self._file: TextIO | None = None
+        self._began = time.monotonic()
+
+    def write_end(self, code: object) -> None:
+        """Write how the command ended, if the file exists."""
+        if self.is_written:
+            _LOGGER.info("ended with %s after %.1f s", code, time.monotonic() - self._began)
+
+    @property
+    def is_written(self) -> bool:
+        """Return whether the file exists."""
+        return self._file is not None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record; a full disk or a folder that cannot be written ends no command."""
+        if record.name != _LOGGER.name and record.levelno < logging.WARNING:
+            return
+        try:
+            if self._file is None:
+                self._file = _opened(self.path)
+                self._write(f"{self._first_line}\n{_versions()}")
+            self._write(self.format(record))
+        except OSError:
+            pass  # there is no other place for it
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+        super().close()
+
+    def _write(self, text: str) -> None:
+        assert self._file is not None
+        self._file.write(self._secrets.hide(text) + "\n")
+        self._file.flush()
+
+
+def start(command: str, words: Sequence[str], level: str) -> CommandLog:
+    """Log the command to a file from now on, at this level of LEVELS."""
+    log, root = CommandLog(command, words, level), logging.getLogger()
+    for earlier in [handler for handler in root.handlers if isinstance(handler, CommandLog)]:
+        root.removeHandler(earlier)
+        earlier.close()
+    root.addHandler(log)
+    _LOGGER.setLevel(level.upper())
+    return log
+
+
+def folder() -> Path:
+    """Return the folder of the logs."""
+    return state_home() / "logs"
+
+
+def kept_logs() -> list[Path]:
+    """Return the logs, oldest first."""
+    return sorted(folder().glob("*.log"))
+
+
+def _opened(path: Path) -> TextIO:
+    """Return the new file, which only its owner can read, in place of the oldest files."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    files = kept_logs()
+    sizes = {file: file.stat().st_size for file in files}
+    while files and (len(files) >= KEPT_FILES or sum(sizes[file] for file in files) > KEPT_BYTES):
+        files.pop(0).unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    return os.fdopen(descriptor, "w", encoding="utf-8", errors="replace")
+
+
+def _versions() -> str:
+    return (
+        f"gpuctl {version('gpuctl-cluster')}, Python {platform.python_version()},"
+        f" {platform.platform()}"
+    )
