@@ -59,7 +59,7 @@ class ChosenTarget:
 
     def _session_proxy(self, region: str) -> tuple[str, ...]:
         """Return the command with which ssh calls this gpuctl for a connection in the region."""
-        door = Path(__file__).parent.parent / "gpuctl.py"
+        door = Path(__file__).parent.parent / "gpuctl" / "__main__.py"
         profile = ("--profile", self.profile) if self.profile else ()
         lab = self.lab.options if self.lab else ()
         return (sys.executable, str(door), *lab, "--region", region, *profile, "ssm-proxy")

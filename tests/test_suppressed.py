@@ -4,7 +4,10 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("cli", "config", "engine", "formats", "infra", "lab", "nodes", "operations", "provision")
+ROOMS = (
+    *("gpuctl", "cli", "config", "engine", "formats"),
+    *("infra", "lab", "nodes", "operations", "provision"),
+)
 SILENT = re.compile(r"\bsuppress\(.*\):|ignore_errors=True|return_exceptions=True")
 
 

@@ -14,6 +14,7 @@ ROOMS = (
     "config",
     "engine",
     "formats",
+    "gpuctl",
     "infra",
     "lab",
     "nodes",

@@ -71,8 +71,8 @@ def test_permissions_are_actions_that_exist() -> None:
 @cache
 def _texts() -> tuple[str, ...]:
     """Return all texts in the code, those of f-strings with `…` where a value comes."""
-    rooms = ("cli", "config", "engine", "infra", "lab", "nodes", "operations", "provision")
-    files = [HOME / "gpuctl.py", *(f for room in rooms for f in (HOME / room).rglob("*.py"))]
+    ours = ("gpuctl", "cli", "config", "engine", "infra", "lab", "nodes", "operations", "provision")
+    files = [file for room in ours for file in (HOME / room).rglob("*.py")]
     found = [f.read_text() for f in (HOME / "provision/setup/software/steps").glob("*.sh")]
     for node in (node for f in files for node in ast.walk(ast.parse(f.read_text()))):
         if isinstance(node, ast.JoinedStr):

@@ -6,7 +6,8 @@ import pytest
 
 from tests.docs.pages import GENERATED, HOME, PAGES, spans
 
-_ROOMS = "cli|config|docs|engine|formats|infra|lab|nodes|operations|provision|scripts|stacks|tests"
+_ROOMS = "cli|config|docs|engine|formats|gpuctl|infra|lab|nodes|operations|provision|scripts|stacks"
+_ROOMS += "|tests"
 _PATH = re.compile(rf"({_ROOMS})/[\w./-]*")
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 

@@ -28,7 +28,7 @@ ROOMS = (
 
 
 def find_hidden_room(home: "Path") -> str | None:
-    """Return the error line about the first room that is not next to this file, or None."""
+    """Return the error line about the first room that is not in the folder `home`, or None."""
     from importlib.util import find_spec
     from pathlib import Path
 
@@ -54,7 +54,7 @@ def _quick() -> int | None:
         from cli.terminal import name_streams
     except ImportError:  # a room is hidden; `find_hidden_room` finds out which one
         return None
-    home = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120
+    home = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120
     for room in (cli, config, lab, nodes):
         if os.path.dirname(os.path.dirname(room.__file__ or "")) != home:  # noqa: PTH120
             return None
@@ -106,7 +106,7 @@ def main() -> None:
         raise SystemExit(code)
     from pathlib import Path
 
-    complaint = find_hidden_room(Path(__file__).resolve().parent)
+    complaint = find_hidden_room(Path(__file__).resolve().parent.parent)
     if complaint:
         sys.stderr.write(complaint + "\n")
         raise SystemExit(2)
@@ -115,7 +115,3 @@ def main() -> None:
 
     name_streams()
     run()
-
-
-if __name__ == "__main__":
-    main()
