@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
 from types import ModuleType
 
-_LAZY = ("operations.", "cli.render.", "config.")
+_LAZY = ("operations.", "cli.render.", "config.", "lab.")
 
 
 class _LazyFinder:

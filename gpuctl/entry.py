@@ -110,6 +110,9 @@ def main() -> None:
     if complaint:
         sys.stderr.write(complaint + "\n")
         raise SystemExit(2)
+    from cli.lazy_modules import import_lazily
+
+    import_lazily()
     from cli.main import main as run
     from cli.terminal import name_streams
 

@@ -1,6 +1,5 @@
 """`gpuctl report RUN…`: what is known of runs, as one page that opens offline."""
 
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -47,7 +46,7 @@ def report(
     entries = [chosen_run(here, name, out) for name in names]
     reports = [run_report.run_report(here, entry) for entry in entries]
     pictures = {} if png is None else {png: picture.picture(reports)}
-    script, release = picture.chart_script(), version("gpuctl-cluster")
+    script, release = picture.chart_script(), picture.release()
     written = {to: page.page(reports, script, release).encode(), **pictures}
     for path, data in written.items():
         _write(path, data)

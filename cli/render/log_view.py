@@ -1,0 +1,62 @@
+"""The log of a run: its lines of output, as the options ask for them."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cli.render.lines import LineView, dropped_lines
+from cli.render.log_filter import Tail, Wanted
+from engine.contract.event import Event
+from engine.contract.head_events import OutputDropped, RunFinished
+from engine.contract.worker_events import Output
+from operations import run_events
+
+if TYPE_CHECKING:
+    from cli.output import Output as Out
+    from engine.agent.journal.lines import Line
+
+
+class LogView:
+    """Prints the wanted lines of a run's events."""
+
+    def __init__(
+        self, lines: Wanted, out: "Out", nodes: int, folds: bool, tail: int | None
+    ) -> None:
+        self._wanted, self._out = lines, out
+        self._view = LineView(out, nodes, folds)
+        self._lines = run_events.WholeLines()
+        show = self._record if out.as_json else self._view.show
+        self.is_complete = False
+        """Whether the run's end is among the events."""
+        self._tail = None if tail is None else Tail(tail, show)
+        self._show = show if self._tail is None else self._tail.add
+
+    def event(self, event: Event) -> None:
+        """Print the lines that the event completes."""
+        if isinstance(event, Output) and self._wanted.has(event.rank, event.time):
+            self._print(self._lines.feed(event))
+            if self._tail is None and self._wanted.pattern is None:
+                self._view.show_state(event.rank, self._lines.state(event.rank, event.stream))
+        elif isinstance(event, RunFinished):
+            self.is_complete = True
+        elif isinstance(event, OutputDropped):
+            self._print(self._lines.rest())
+            lines = dropped_lines(event)
+            self._show([line for line in lines if self._wanted.has(line.rank, line.time)])
+
+    def end(self) -> None:
+        """Print what is not complete."""
+        self._print(self._lines.rest())
+        if self._tail is not None:
+            self._tail.flush()
+        self._view.rest()
+        self._view.clear()
+
+    def _print(self, lines: Sequence["Line"]) -> None:
+        if self._wanted.pattern is not None:
+            lines = [line for line in lines if self._wanted.matches(line.text)]
+        self._show(lines)
+
+    def _record(self, lines: Sequence["Line"]) -> None:
+        for line in lines:
+            self._out.record(json.dumps(line._asdict(), ensure_ascii=False))
