@@ -6,8 +6,8 @@ from operations import known
 
 if TYPE_CHECKING:
     from cli.output import Output
-    from engine.record.history import RunRecord
     from operations.chosen_target import ChosenTarget
+    from operations.known import RunRecord
 
 
 def chosen_run(here: "ChosenTarget", name: str | None, out: "Output") -> "RunRecord":

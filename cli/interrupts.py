@@ -9,7 +9,7 @@ from config.errors import InputError
 
 if TYPE_CHECKING:
     from cli.output import Output
-    from engine.session.session import Answer, OnInterrupt
+    from operations.runs import Answer, OnInterrupt
 
 OnInterruptOption = Annotated[
     str,

@@ -21,6 +21,8 @@ from operations import proposal, run_queue
 from operations.chosen_target import ChosenTarget
 from provision.records.record import load_inventory, records
 
+__all__ = ["Credential", "OnStop", "PreparedRun", "Tree", "prepare", "read_code", "saved_inventory"]
+
 OnStop = Literal["keep", "destroy"]
 
 

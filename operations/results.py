@@ -11,6 +11,18 @@ from engine.record.journal_copy import recorded_events
 from engine.record.nccl_tests import Table
 from operations.chosen_target import ChosenTarget
 
+__all__ = [
+    "Comparison",
+    "KeptFinding",
+    "RunResults",
+    "Table",
+    "baseline",
+    "compare",
+    "keep_baseline",
+    "results",
+    "tables",
+]
+
 
 @dataclass(frozen=True)
 class RunResults:

@@ -16,6 +16,7 @@ from engine.record.result import RunResult
 from engine.record.run_errors import (
     NOBODY_READS,
     Detached,
+    KnownRun,
     RunGoesOn,
     unattended_end,
     way_to_saved,
@@ -23,7 +24,7 @@ from engine.record.run_errors import (
 from engine.session import head, session
 from engine.session.container_images import pull
 from engine.session.following import OnEvent
-from engine.session.session import OnInterrupt
+from engine.session.session import Answer, OnInterrupt
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
 from operations.forwarded_ports import forwarded
@@ -44,10 +45,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOBODY_READS",
+    "Answer",
     "Detached",
     "EndedRun",
+    "FirstEvent",
+    "Inventory",
+    "KnownRun",
+    "OnEvent",
+    "OnInterrupt",
     "ReadyRun",
     "RunGoesOn",
+    "RunResult",
     "StartedRun",
     "StoppedRun",
     "attach",

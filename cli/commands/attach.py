@@ -18,9 +18,9 @@ from operations import past_run, run_search, runs
 if TYPE_CHECKING:
     from cli.output import Output
     from engine.contract.event import Event
-    from engine.record.history import RunRecord
-    from engine.session.following import OnEvent
     from operations.chosen_target import ChosenTarget
+    from operations.known import RunRecord
+    from operations.runs import OnEvent
 
 
 def attach(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cli.output import Output
     from engine.analysis.comparison import Comparison, MeasurementChange
     from engine.analysis.measurements import Series
-    from engine.record.history import RunRecord
+    from operations.known import RunRecord
 
 _RIGHT = ("size\nbytes", "before\nus", "after\nus", "before\nGB/s", "after\nGB/s")
 _HEAD = (*_RIGHT[:1], "half", *_RIGHT[1:], "change", "noise", "")

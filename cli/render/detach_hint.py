@@ -7,8 +7,8 @@ from operations import runs, shared_runs
 
 if TYPE_CHECKING:
     from cli.output import Output
-    from engine.record.run_errors import KnownRun
     from operations.chosen_target import ChosenTarget
+    from operations.runs import KnownRun
 
 
 def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:

@@ -11,10 +11,10 @@ from operations import runs, shared_runs
 if TYPE_CHECKING:
     from cli.output import Output
     from cli.render.run import RunView
-    from engine.record.run_errors import KnownRun
     from operations.chosen_target import ChosenTarget
     from operations.release import Teardown
     from operations.run_client import EndedRun
+    from operations.runs import KnownRun
     from operations.watcher import Watcher
 
 

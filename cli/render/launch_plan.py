@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cli.output import Output
     from engine.contract.node_plan import NodePlan
     from engine.contract.plan import LaunchPlan
-    from engine.plan.source_tree import Tree
+    from operations.prepared_run import Tree
 
 _LISTED = 40
 """How many files are listed."""

@@ -15,8 +15,8 @@ from operations import run_events
 
 if TYPE_CHECKING:
     from cli.output import Output as Out
-    from engine.agent.journal.lines import Line
     from engine.contract.head_events import OutputDropped
+    from operations.run_events import Line
 
 _COLORS = (36, 33, 32, 35, 34, 31)  # of the prefixes, by rank
 _RESET = "\033[0m"

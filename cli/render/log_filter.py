@@ -13,7 +13,7 @@ from config import duration
 from config.errors import InputError
 
 if TYPE_CHECKING:
-    from engine.agent.journal.lines import Line
+    from operations.run_events import Line
 
 _RANKS = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?", re.ASCII)
 QUIET_S = 0.5

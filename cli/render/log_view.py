@@ -13,7 +13,7 @@ from operations import run_events
 
 if TYPE_CHECKING:
     from cli.output import Output as Out
-    from engine.agent.journal.lines import Line
+    from operations.run_events import Line
 
 
 class LogView:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from engine.analysis.measurements import Figures, Half, Series
-    from engine.record.nccl_tests import Table
+    from operations.results import Table
 
 _HEIGHT = 20
 _UNKNOWN_WIDTH = 100  # characters, in a pipe

@@ -21,7 +21,7 @@ from engine.analysis.bisect.verdict import node_speeds
 from engine.analysis.measurements import HALVES
 from engine.analysis.report import Report, bisects_in, reference_gbs
 from engine.contract.table import Timing
-from engine.record.nccl_tests import Table
+from operations.results import Table
 
 _CSS = Path(__file__).with_name("report.css")
 _DRAW = """

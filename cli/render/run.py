@@ -55,11 +55,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.output import Output as Out
-    from engine.agent.journal.lines import Line
-    from engine.record.events import FirstEvent
-    from engine.record.result import RunResult
-    from engine.record.run_errors import KnownRun
-    from nodes.inventory import Inventory
+    from operations.run_events import Line
+    from operations.runs import FirstEvent, Inventory, KnownRun, RunResult
 
 
 _AFTER_LINES = (CaseStarted, OutputJudged, GateJudged, NetworkSeen, NodeLost)

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from cli.output import Output
     from engine.contract.table import Facts, Timing
-    from engine.record.history import KeptFinding
-    from engine.record.nccl_tests import Table
+    from operations.results import KeptFinding, Table
 
 
 def table_lines(table: "Table", node: str, out: "Output") -> list[str]:
