@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.commands.status import lines
+from cli.render.status import status_lines
 from lab.machines.hardware_faults import SMI
 from nodes.keys import generate_pair
 from provision.records.record import ClusterRecord, Lease, lease_end
@@ -385,4 +385,4 @@ def test_status_prints_the_end(
         others=(), since=None, hourly_usd=None, spent_usd=None,
         ends=ends.isoformat() if ends else None, idle_s=idle_s, problems=(),
     )  # fmt: skip
-    assert lines(status) == ["demo: ready", *expected]
+    assert status_lines(status) == ["demo: ready", *expected]

@@ -1,0 +1,110 @@
+"""Resources that no cluster uses, as text and JSON."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from config.command_text import command_text
+from config.quantities import money, price
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cli.output import Output
+    from operations.orphans import Collected, FoundCluster, Survey
+
+
+def outcome_lines(done: "Collected") -> "Iterator[str]":
+    """Yield the line about what was removed of a cluster."""
+    place = f"{done.name} ({done.id}) in {done.region}"
+    yield f"{place}: {number(len(done.removed), 'resource')} removed."
+
+
+def orphans_json(survey: "Survey", done: "Sequence[Collected]") -> dict[str, Any]:
+    """Return the found clusters and the removed resources as JSON."""
+    return {**asdict(survey.found), "removed": [asdict(collected) for collected in done]}
+
+
+def orphan_lines(survey: "Survey", out: "Output") -> "Iterator[str]":
+    """Yield what was found: what may be removed with its resources, the rest in a line each."""
+    for verdict in ("orphaned", "doubtful"):
+        for leftover in survey.clusters(verdict):
+            yield from _leftover(leftover, out)
+    for cluster in survey.found.clusters:
+        if cluster.verdict in ("recorded", "foreign"):
+            yield _in_use(cluster)
+    yield _total(survey)
+
+
+def _leftover(cluster: "FoundCluster", out: "Output") -> "Iterator[str]":
+    doubt = f" ({', '.join(cluster.reasons)})" if cluster.reasons else ""
+    yield f"{_title(cluster)}: {cluster.verdict}{doubt}, {_cost(cluster)}"
+    rows = [
+        (
+            f"  {resource.kind}",
+            resource.id,
+            resource.name,
+            price(resource.hourly_usd),
+            _time(resource.since),
+        )
+        for resource in cluster.resources
+    ]
+    yield from out.table(("  KIND", "ID", "NAME", "PER HOUR", "SINCE"), rows, right=("PER HOUR",))
+
+
+def _title(cluster: "FoundCluster") -> str:
+    return f"{cluster.name} ({cluster.id or 'without id'}) in {cluster.region}"
+
+
+def _in_use(cluster: "FoundCluster") -> str:
+    if cluster.verdict == "recorded":
+        return f"{_title(cluster)}: this machine's, {_cost(cluster)}; `gpuctl status` shows it"
+    runs = f"{number(cluster.instances, 'instance')}, " if cluster.instances else "no instance, "
+    if cluster.id:
+        words = "gpuctl down {} --id {} --region {}"
+        down = command_text(words, cluster.name, cluster.id, cluster.region)
+    else:
+        down = command_text("gpuctl down {} --region {}", cluster.name, cluster.region)
+    whose = "owner unknown" if cluster.owner == "unknown" else f"it is {cluster.owner}'s"
+    return (
+        f"{_title(cluster)}: {whose}, {runs}{_cost(cluster)};"
+        f" {command_text('gpuctl status --region {}', cluster.region)} shows it, {down} removes it"
+    )
+
+
+def _cost(cluster: "FoundCluster") -> str:
+    since = f" since {_time(cluster.since)}" if cluster.since else ""
+    unpriced = f", without {', '.join(cluster.unpriced)}" if cluster.unpriced else ""
+    return f"{price(cluster.hourly_usd)} per hour{since}{unpriced}"
+
+
+def _time(since: str | None) -> str:
+    return "" if since is None else since[:16].replace("T", " ")
+
+
+def _total(survey: "Survey") -> str:
+    found = survey.found
+    where = (
+        f"in {found.regions[0]}" if len(found.regions) == 1 else f"in {len(found.regions)} regions"
+    )
+    where += f" of account {found.account}"
+    left = [*survey.clusters("orphaned"), *survey.clusters("doubtful")]
+    if not left:
+        return f"Nothing is orphaned {where}."
+    usd = sum(resource.hourly_usd for resource in left)
+    return (
+        f"{count_text(left)} {where}, without a record on this machine:"
+        f" {price(usd)} per hour, {money(24 * usd)} per day at list prices."
+    )
+
+
+def count_text(clusters: "Sequence[FoundCluster]") -> str:
+    """Return the number of resources and clusters, and of instances among them."""
+    resources = sum(len(cluster.resources) for cluster in clusters)
+    instances = sum(one.instances for one in clusters)
+    machines = f", {instances} of them instances" if instances else ""
+    return f"{number(resources, 'resource')} of {number(len(clusters), 'cluster')}{machines}"
+
+
+def number(count: int, noun: str) -> str:
+    """Return the number with its noun: `1 region`, `2 regions`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
