@@ -32,8 +32,8 @@ def nodes(context: typer.Context) -> list[str]:
     try:
         inventory = json.loads(path.read_bytes())
         names = [node["name"] for node in inventory["nodes"]]
-        found = [name for name in names if _is_name(name)]
-        return [*found, "bastion"] if inventory["bastion"] else found
+        known = [name for name in names if _is_name(name)]
+        return [*known, "bastion"] if inventory["bastion"] else known
     except (OSError, ValueError, LookupError, TypeError):
         return []
 
@@ -46,10 +46,10 @@ def runs(context: typer.Context) -> list[tuple[str, str]]:
         suppress(sqlite3.Error),  # no run was started yet, or its file is damaged
         closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database,
     ):
-        found = database.execute(query).fetchall()
+        rows = database.execute(query).fetchall()
         return [
             (run_id, f"{status} on {cluster}")
-            for run_id, status, cluster in found
+            for run_id, status, cluster in rows
             if all(map(_is_name, (run_id, status, cluster)))
         ]
     return []

@@ -182,15 +182,16 @@ def _new_nodes(inventory: Inventory, names: Sequence[str], run_id: str) -> dict[
     command = shlex.join(["test", "!", "-e", run_folder(run_id)])
 
     async def ask() -> dict[str, str]:
-        found: dict[str, str] = {}
+        addresses: dict[str, str] = {}
         async with connect(inventory) as connections:
             for node in inventory.nodes:
                 try:
                     if node.name in names:
                         answer = await connections.run(node, command, timeout=ASK_S)
-                        found |= {node.name: node.private_ip} if answer.exit_status == 0 else {}
+                        if answer.exit_status == 0:
+                            addresses[node.name] = node.private_ip
                 except NodeError:  # it is not back
                     continue
-        return found
+        return addresses
 
     return asyncio.run(ask())

@@ -76,18 +76,16 @@ def _ask_heads(here: ChosenTarget, name: str, watcher: Watcher) -> _Found | None
     return runs[0] if runs else None
 
 
-def _claimed_twice(name: str, found: list[_Found]) -> InputError:
+def _claimed_twice(name: str, runs: list[_Found]) -> InputError:
     """Return the error for a run that several clusters claim to have."""
-    claims = " and ".join(
-        f"{run.run_id} on cluster {inventory.cluster}" for inventory, run in found
-    )
-    ids = list(dict.fromkeys(run.run_id for _, run in found))
-    if len(ids) == len(found):
+    claims = " and ".join(f"{run.run_id} on cluster {inventory.cluster}" for inventory, run in runs)
+    ids = list(dict.fromkeys(run.run_id for _, run in runs))
+    if len(ids) == len(runs):
         return InputError(
             f"several clusters have a run {name}: {claims}",
             "name the run by its id: " + " or ".join(ids),
         )
-    queues = " and ".join(f"`gpuctl queue {inventory.cluster}`" for inventory, _ in found)
+    queues = " and ".join(f"`gpuctl queue {inventory.cluster}`" for inventory, _ in runs)
     return InputError(
         f"several clusters claim the same run: {claims}",
         f"an id belongs to one run, so one of the heads is wrong; {queues} show their runs",

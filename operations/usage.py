@@ -89,13 +89,13 @@ def current_usage(
 
 def past_usage(here: ChosenTarget, run_id: str) -> tuple[NodeSummary, ...]:
     """Return the means and peaks of a run that is over; InputError if there are no metrics."""
-    found = summaries(recorded_samples(here.state / "runs", run_id))
-    if not found:
+    nodes = summaries(recorded_samples(here.state / "runs", run_id))
+    if not nodes:
         raise InputError(
             f"run {run_id} is over, and this machine has no metrics of it",
             "`gpuctl run` and `gpuctl attach` keep them at a run's end",
         )
-    return tuple(found)
+    return tuple(nodes)
 
 
 def _cluster(here: ChosenTarget, cluster: str) -> ClusterUsage | None:

@@ -46,9 +46,9 @@ def bisect(
     _announce(plan, out)
     out.confirm(f"Measure cluster {cluster}? No other run can use it meanwhile", yes)
     with out.progress() as view:
-        found, path = operation.measure(plan, largest=largest, watcher=view)
-    _show(found, path, out)
-    if found.suspects:
+        result, path = operation.measure(plan, largest=largest, watcher=view)
+    _show(result, path, out)
+    if result.suspects:
         raise typer.Exit(FOUND)
 
 
@@ -71,11 +71,11 @@ def _announce(plan: "operation.BisectPlan", out: "Output") -> None:
         out.say(f"  run {number}: {title}, about {elapsed(a_round.seconds)}")
 
 
-def _show(found: "operation.Bisect", path: Path, out: "Output") -> None:
+def _show(result: "operation.Bisect", path: Path, out: "Output") -> None:
     """Print the verdict, where the measurements are kept, and how to draw them."""
     lines = [
-        *operation.verdict_lines(found),
-        f"All {len(found.measured)} measurements: {path}",
-        f"Their heat map: gpuctl report {found.runs[-1]}",
+        *operation.verdict_lines(result),
+        f"All {len(result.measured)} measurements: {path}",
+        f"Their heat map: gpuctl report {result.runs[-1]}",
     ]
-    out.show(found.model_dump(mode="json") | {"path": str(path)}, lines)
+    out.show(result.model_dump(mode="json") | {"path": str(path)}, lines)

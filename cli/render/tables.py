@@ -25,7 +25,7 @@ def table_lines(table: "Table", node: str, out: "Output") -> list[str]:
     rows = []
     for row in table.rows:
         op = row.redop if row.redop not in (None, "none") else ""
-        texts = (_half(one, table.facts.is_checked) for one in (row.out_of_place, row.in_place))
+        texts = (_half(half, table.facts.is_checked) for half in (row.out_of_place, row.in_place))
         rows.append((str(row.size), row.dtype, op, *chain.from_iterable(texts)))
     lines = out.table(head, rows, right=head)
     case = [f"Case {one.number}: {one.title}"] if (one := table.facts.case) else []

@@ -44,17 +44,17 @@ def document(clusters: "Sequence[ClusterUsage]") -> list[dict[str, Any]]:
 
 def lines(clusters: "Sequence[ClusterUsage]", with_gpus: bool, out: "Output") -> list[str]:
     """Return the tables of all runs, then the GPUs that are idle."""
-    found: list[str] = []
+    text: list[str] = []
     for cluster in clusters:
         if not cluster.runs:
-            found.append(f"No run on cluster {cluster.inventory.cluster} has sent a sample.")
+            text.append(f"No run on cluster {cluster.inventory.cluster} has sent a sample.")
         for run in cluster.runs:
-            found.append(f"Run {run.run_id} on cluster {cluster.inventory.cluster}")
-            found += _run(run, out)
+            text.append(f"Run {run.run_id} on cluster {cluster.inventory.cluster}")
+            text += _run(run, out)
             if with_gpus:
-                found += ["", *_gpus(run, out)]
-        found += [f"! {idle_text(idle)}" for idle in cluster.idle()]
-    return found
+                text += ["", *_gpus(run, out)]
+        text += [f"! {idle_text(idle)}" for idle in cluster.idle()]
+    return text
 
 
 def idle_text(idle: "IdleCost") -> str:
@@ -79,16 +79,16 @@ def known_columns(
     return [head[n] for n in kept], [[row[n] for n in kept] for row in rows]
 
 
-def _node(name: str, one: "Usage") -> tuple[str, ...]:
-    gpus = one.gpus
-    age = f" ({elapsed(one.age_s)} ago)" if one.age_s > STALE_S else ""
+def _node(name: str, usage: "Usage") -> tuple[str, ...]:
+    gpus = usage.gpus
+    age = f" ({elapsed(usage.age_s)} ago)" if usage.age_s > STALE_S else ""
     return (
         f"{name}{age}",
-        bar(_part(one.cpu, one.cores)),
-        bar(_part(one.memory_bytes, one.memory_total_bytes)),
-        _both(one.disk_read_bytes_s, one.disk_written_bytes_s),
-        _both(one.network_received_bytes_s, one.network_sent_bytes_s),
-        _both(one.rdma_received_bytes_s, one.rdma_sent_bytes_s),
+        bar(_part(usage.cpu, usage.cores)),
+        bar(_part(usage.memory_bytes, usage.memory_total_bytes)),
+        _both(usage.disk_read_bytes_s, usage.disk_written_bytes_s),
+        _both(usage.network_received_bytes_s, usage.network_sent_bytes_s),
+        _both(usage.rdma_received_bytes_s, usage.rdma_sent_bytes_s),
         bar(_part(_mean(gpu.percent for gpu in gpus), 100)),
         bar(_mean(_part(gpu.memory_bytes, gpu.memory_total_bytes) for gpu in gpus)),
         _figure(_sum(gpu.watts for gpu in gpus), "W"),
@@ -99,9 +99,9 @@ def _node(name: str, one: "Usage") -> tuple[str, ...]:
 def _gpus(run: "LiveRun", out: "Output") -> list[str]:
     head = ("NODE", "GPU", "USED", "MEMORY", "POWER", "TEMP", "ECC", "NVLINK")
     rows = [(run.nodes[usage.rank], *_gpu(gpu)) for usage in run.usages for gpu in usage.gpus]
-    sources = dict.fromkeys(name for one in run.usages for name in one.gpu_sources)
-    told = f"Source: {', '.join(sources)}" if sources else "No node has reported a GPU."
-    return [*out.table(*known_columns(head, rows), right=("GPU",)), told]
+    sources = dict.fromkeys(name for usage in run.usages for name in usage.gpu_sources)
+    source = f"Source: {', '.join(sources)}" if sources else "No node has reported a GPU."
+    return [*out.table(*known_columns(head, rows), right=("GPU",)), source]
 
 
 def _gpu(gpu: "GpuUsage") -> tuple[str, ...]:

@@ -1,0 +1,68 @@
+"""Runs from Python: agents are real, nodes are this machine."""
+
+from pathlib import Path
+
+import pytest
+
+from config.errors import InputError
+from config.loading.load import load_run
+from config.target import Target
+from engine.contract.event import Event
+from engine.contract.worker_events import Output
+from operations import known, prepared_run, runs
+from operations.chosen_target import ChosenTarget
+
+HERE = ChosenTarget(region="us-east-1")
+
+
+def prepared(tmp_path: Path, text: str) -> prepared_run.PreparedRun:
+    file = tmp_path / "run.yaml"
+    file.write_text(f"type: task\nname: job\nnodes: 2\n{text}")
+    return prepared_run.prepare(HERE, load_run(file), file)
+
+
+def ready(tmp_path: Path, command: str) -> runs.ReadyRun:
+    return runs.make_ready(
+        HERE, prepared(tmp_path, f"commands: ['{command}']\n"), check_nodes=False
+    )
+
+
+def test_a_prepared_run_names_what_a_person_has_to_agree_to(
+    cluster: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2-hunter2")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "runs").mkdir()
+    run = prepared(
+        tmp_path / "runs",
+        "commands: [x]\nenv: {KEY: {secret: AWS_SECRET_ACCESS_KEY}}\nworkdir: ../data\n",
+    )
+    assert run.credentials == (prepared_run.Credential("AWS_SECRET_ACCESS_KEY", "the job"),)
+    assert run.outside_paths == (tmp_path / "data",)
+    assert known.list_runs(HERE) == (), "nothing was started"
+
+
+def test_a_run_is_followed_to_its_end(cluster: Target, tmp_path: Path) -> None:
+    events: list[Event] = []
+    ended = runs.follow(HERE, ready(tmp_path, "echo hi; exit 3"), on_event=events.append)
+    assert (ended.exit_code, ended.teardown, ended.outputs) == (3, None, None)
+    assert {event.text for event in events if isinstance(event, Output)} == {"hi"}
+    (run,) = known.list_runs(HERE)
+    assert (run.status, run.record.exit_code) == ("failed", 3)
+    with pytest.raises(InputError) as caught:
+        runs.stop(HERE, "job")
+    assert str(caught.value) == f"run {run.record.run_id} is over (failed); see `gpuctl ps`"
+
+
+def test_a_started_run_is_waited_for_attached_to_and_stopped(
+    cluster: Target, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    runs.start(HERE, ready(tmp_path, f"until test -e {go}; do sleep 0.1; done"))
+    assert not runs.wait(HERE, "job", timeout_s=0).is_over
+    started = runs.find_started(HERE, known.newest_run(HERE))
+    go.touch()
+    assert runs.attach(HERE, started).exit_code == 0
+    assert runs.wait(HERE, "job").status == "done"
+    runs.start(HERE, ready(tmp_path, "sleep 1000"))
+    assert runs.stop(HERE, "job").result.status == "stopped"
