@@ -15,7 +15,7 @@ from provision.aws.clients import UNIVERSAL, aws_errors, client
 from provision.aws.concurrency import request_pool
 from provision.aws.resources import Kind, find_all
 from provision.records.record import damaged_names, records
-from provision.removal.orphans import FoundCluster, Known, judge_all
+from provision.removal.orphans import FoundCluster, Known, Verdict, judge_all
 from provision.removal.sweep import sweep
 
 REGIONS_AT_ONCE = 8
@@ -36,6 +36,10 @@ class Survey:
     clusters: tuple[FoundCluster, ...]
     failed: tuple[str, ...]
     denied: tuple[str, ...]
+
+    def judged(self, verdict: Verdict) -> list[FoundCluster]:
+        """Return the clusters with this verdict."""
+        return [cluster for cluster in self.clusters if cluster.verdict == verdict]
 
 
 @dataclass(frozen=True)

@@ -26,5 +26,5 @@ def capacity(
     """
     here, out = chosen_target(context), output(context)
     with out.progress() as view:
-        found = operation.find(here, instance_type, nodes=nodes, watcher=view)
-    out.show(asdict(found), render.capacity_lines(found, out))
+        capacity_report = operation.find(here, instance_type, nodes=nodes, watcher=view)
+    out.show(asdict(capacity_report), render.capacity_lines(capacity_report, out))

@@ -25,7 +25,7 @@ def drift(context: typer.Context, cluster: ClusterArgument) -> None:
     """
     here, out = chosen_target(context), output(context)
     with out.progress() as view:
-        found = operation.find(here, cluster, watcher=view)
-    out.show(asdict(found), render.drift_lines(found))
-    if not found.is_empty:
+        differences = operation.find(here, cluster, watcher=view)
+    out.show(asdict(differences), render.drift_lines(differences))
+    if not differences.is_empty:
         raise typer.Exit(CHANGED)

@@ -48,19 +48,19 @@ def gc(
         out.show(None, lines)
     chosen = _choose(survey, out, remove=remove, doubtful=doubtful, yes=yes)
     with out.progress() as view:
-        done = orphans.remove(survey, chosen, watcher=view)
+        done = orphans.remove(here, chosen, owners=owner or (), watcher=view)
     out.show(
         render.orphans_json(survey, done),
         (line for each in done for line in render.outcome_lines(each)),
     )
-    for line in survey.found.denied:
+    for line in survey.denied:
         out.warn(f"these credentials may not list {line}: gpuctl assumes that there is none")
     problems = [
         f"{collected.name} ({collected.id}) in {collected.region}: {collected.problem}"
         for collected in done
         if collected.problem
     ]
-    if failed := survey.found.failed:
+    if failed := survey.failed:
         raise CloudError(
             f"{render.number(len(failed), 'region')} did not answer: {'; '.join(failed)}",
             "nobody knows what exists there: repeat the command",
@@ -73,7 +73,7 @@ def _choose(
     survey: "Survey", out: "Output", *, remove: bool, doubtful: bool, yes: bool
 ) -> "list[FoundCluster]":
     """Return the clusters to remove: those that the person agrees to."""
-    orphaned, in_doubt = survey.clusters("orphaned"), survey.clusters("doubtful")
+    orphaned, in_doubt = survey.judged("orphaned"), survey.judged("doubtful")
     can_ask = _has_terminal() and not out.as_json and not yes
     if not remove and not can_ask:
         return []

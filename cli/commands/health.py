@@ -43,14 +43,14 @@ def health(
         question = f"Measure cluster {cluster} for up to an hour? No run can use it meanwhile"
         out.confirm(question)
     with out.progress() as view:
-        found = operation.check(here, cluster, deep=deep, watcher=view)
+        checked = operation.check(here, cluster, deep=deep, watcher=view)
     document = {
         "cluster": cluster,
-        "nodes": list(found.nodes),
-        "rules": list(found.rules),
-        "findings": [finding.model_dump() for finding in found.findings],
-        "unfit": found.unfit,
+        "nodes": list(checked.nodes),
+        "rules": list(checked.rules),
+        "findings": [finding.model_dump() for finding in checked.findings],
+        "unfit": checked.unfit,
     }
-    out.show(document, render.health_lines(found, out))
-    if found.unfit:
+    out.show(document, render.health_lines(checked, out))
+    if checked.unfit:
         raise typer.Exit(UNFIT)

@@ -28,8 +28,10 @@ def status(
     $ gpuctl status demo --json
     """
     here, out = chosen_target(context), output(context)
-    found = operation.clusters(here) if cluster is None else operation.cluster(here, cluster)
+    clusters = operation.clusters(here) if cluster is None else operation.cluster(here, cluster)
     for error in operation.record_errors(here):
         out.warn(str(error))
-    text = [line for each in found for line in render.status_lines(each)] or ["No cluster exists."]
-    out.show([asdict(each) for each in found], text)
+    text = [line for each in clusters for line in render.status_lines(each)] or [
+        "No cluster exists."
+    ]
+    out.show([asdict(each) for each in clusters], text)

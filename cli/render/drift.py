@@ -15,30 +15,30 @@ _MOST_PLACES = 3
 _SIGNS = {"update": "~", "delete": "-"}
 
 
-def drift_lines(found: "Drift") -> "Iterator[str]":
+def drift_lines(drift: "Drift") -> "Iterator[str]":
     """Yield a line for each difference, and what to do."""
-    if found.is_empty:
-        yield f"No changes: cluster {found.name} in AWS is as the last `gpuctl up` left it."
-        yield from _foreign_tags(found)
+    if drift.is_empty:
+        yield f"No changes: cluster {drift.name} in AWS is as the last `gpuctl up` left it."
+        yield from _foreign_tags(drift)
         return
-    yield f"Changed outside of gpuctl since the last `gpuctl up` of {found.name}:"
-    for change in found.changes:
+    yield f"Changed outside of gpuctl since the last `gpuctl up` of {drift.name}:"
+    for change in drift.changes:
         yield f"  {_SIGNS[change.op]} {change.type:<46} {change.name}"
         yield from (f"      {detail}" for detail in change.details)
-    for resource in found.unknown:
+    for resource in drift.unknown:
         yield f"  + {resource}: it has the cluster's tags, and is not in Pulumi's state"
-    gone = sum(change.op == "delete" for change in found.changes)
+    gone = sum(change.op == "delete" for change in drift.changes)
     yield (
-        f"Drift: {len(found.changes) - gone} changed, {gone} gone, {len(found.unknown)} added."
+        f"Drift: {len(drift.changes) - gone} changed, {gone} gone, {len(drift.unknown)} added."
         " `gpuctl up FILE` undoes changes and losses; `gpuctl down` removes what was added."
     )
-    yield from _foreign_tags(found)
+    yield from _foreign_tags(drift)
 
 
-def _foreign_tags(found: "Drift") -> "Iterator[str]":
+def _foreign_tags(drift: "Drift") -> "Iterator[str]":
     """Yield a line for each key of others' tags: policies tag thousands of resources."""
     by_key: dict[str, list[ForeignTag]] = {}
-    for tag in found.foreign_tags:
+    for tag in drift.foreign_tags:
         by_key.setdefault(tag.key, []).append(tag)
     if by_key:
         yield "Tags that are not gpuctl's; `gpuctl up` and `gpuctl heal` leave them alone:"

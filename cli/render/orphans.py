@@ -21,15 +21,15 @@ def outcome_lines(done: "Collected") -> "Iterator[str]":
 
 def orphans_json(survey: "Survey", done: "Sequence[Collected]") -> dict[str, Any]:
     """Return the found clusters and the removed resources as JSON."""
-    return {**asdict(survey.found), "removed": [asdict(collected) for collected in done]}
+    return {**asdict(survey), "removed": [asdict(collected) for collected in done]}
 
 
 def orphan_lines(survey: "Survey", out: "Output") -> "Iterator[str]":
     """Yield what was found: what may be removed with its resources, the rest in a line each."""
     for verdict in ("orphaned", "doubtful"):
-        for leftover in survey.clusters(verdict):
+        for leftover in survey.judged(verdict):
             yield from _leftover(leftover, out)
-    for cluster in survey.found.clusters:
+    for cluster in survey.clusters:
         if cluster.verdict in ("recorded", "foreign"):
             yield _in_use(cluster)
     yield _total(survey)
@@ -82,12 +82,13 @@ def _time(since: str | None) -> str:
 
 
 def _total(survey: "Survey") -> str:
-    found = survey.found
     where = (
-        f"in {found.regions[0]}" if len(found.regions) == 1 else f"in {len(found.regions)} regions"
+        f"in {survey.regions[0]}"
+        if len(survey.regions) == 1
+        else f"in {len(survey.regions)} regions"
     )
-    where += f" of account {found.account}"
-    left = [*survey.clusters("orphaned"), *survey.clusters("doubtful")]
+    where += f" of account {survey.account}"
+    left = [*survey.judged("orphaned"), *survey.judged("doubtful")]
     if not left:
         return f"Nothing is orphaned {where}."
     usd = sum(resource.hourly_usd for resource in left)
