@@ -12,7 +12,6 @@ import re
 import shlex
 import time
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TextIO
 
@@ -107,6 +106,8 @@ def _opened(path: Path) -> TextIO:
 
 
 def _versions() -> str:
+    from importlib.metadata import version
+
     return (
         f"gpuctl {version('gpuctl-cluster')}, Python {platform.python_version()},"
         f" {platform.platform()}"

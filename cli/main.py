@@ -163,6 +163,7 @@ def _leave_threads(code: int) -> NoReturn:
 
 def main() -> None:
     """Run the command and exit with its code, never with a traceback."""
+    logging.getLogger().addHandler(logging.NullHandler())  # else Python prints warnings on stderr
     given = Options()
     try:
         _run(given)

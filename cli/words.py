@@ -1,7 +1,4 @@
-"""Where the options of gpuctl end and the command of somebody else begins.
-
-The parser and the quick form of `exec` share these rules, so that they read every line alike.
-"""
+"""Where the options of gpuctl end and the command of somebody else begins."""
 
 from collections.abc import Mapping, Sequence
 

@@ -43,25 +43,6 @@ def find_hidden_room(home: "Path") -> str | None:
     return None
 
 
-def _quick() -> int | None:
-    """Return the exit code of a command that is run without the slow parser, else None."""
-    try:
-        import cli
-        import config
-        import lab
-        import nodes
-        from cli.quick import run
-        from cli.terminal import name_streams
-    except ImportError:  # a room is hidden; `find_hidden_room` finds out which one
-        return None
-    home = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120
-    for room in (cli, config, lab, nodes):
-        if os.path.dirname(os.path.dirname(room.__file__ or "")) != home:  # noqa: PTH120
-            return None
-    name_streams()
-    return run(sys.argv[1:])
-
-
 def _open_closed_streams() -> None:
     """Open /dev/null as stdin, stdout and stderr where the caller has closed them (`>&-`).
 
@@ -102,8 +83,6 @@ def main() -> None:
     # A command's objects are mostly modules, which stay. By default Python searches them for
     # garbage after every 700 new ones, which takes a tenth of the imports' time.
     gc.set_threshold(20_000)
-    if "exec" in sys.argv and (code := _quick()) is not None:
-        raise SystemExit(code)
     from pathlib import Path
 
     complaint = find_hidden_room(Path(__file__).resolve().parent.parent)

@@ -1,8 +1,9 @@
 """A node's answer to a command. This module does not import ssh, so its readers need no ssh."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from config.errors import NodeError
+from config.errors import GpuctlError, NodeError
 
 
 @dataclass(frozen=True)
@@ -48,3 +49,28 @@ def broker_lost(cluster: str, folder: object) -> Unreachable:
     return Unreachable(
         f"the broker of ssh connections to {cluster} ended", f"try again; see {folder}/broker.log"
     )
+
+
+def no_broker(folder: object, error: OSError) -> NodeError:
+    """Return the error for a command whose broker cannot be started."""
+    return NodeError(
+        f"no ssh connection can be kept in {folder}: {error}", "see whether you may write there"
+    )
+
+
+def parse_answer(answer: dict[str, Any]) -> Completed | GpuctlError:
+    """Return the broker's answer for one node."""
+    return error_of(answer) or Completed(**answer)
+
+
+def error_of(answer: Any) -> NodeError | None:
+    """Return the error that an answer of the broker holds, or None."""
+    if isinstance(answer, dict) and "unreachable" in answer:
+        kind = NotReached if answer.get("not_reached") else Unreachable
+        return kind(*answer["unreachable"])
+    if isinstance(answer, dict) and "reason" in answer:
+        message, hint = answer["error"]
+        return CommandFailed(message, hint, answer["reason"])
+    if isinstance(answer, dict) and "error" in answer:
+        return NodeError(*answer["error"])
+    return None

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from typing import Any
 
-from config.errors import GpuctlError, NodeError
+from config.errors import GpuctlError
 from nodes import dial
-from nodes.answers import CommandFailed, Completed, NotReached, Unreachable, broker_lost
+from nodes.answers import Completed, Unreachable, broker_lost, error_of, no_broker, parse_answer
 from nodes.conversation import Conversation, Converser
 from nodes.frames import FRAME, Disconnected, FrameReader, FrameWriter
 from nodes.inventory import Inventory, Node
@@ -35,7 +35,7 @@ class KeptConnections(Converser):
         """
         request = {"do": "run", "nodes": [node.name], "command": command, "timeout": timeout}
         answers = await self._ask(request, (stdin or "").encode())
-        completed = _completed(answers[node.name])
+        completed = parse_answer(answers[node.name])
         if isinstance(completed, GpuctlError):
             raise completed
         return completed
@@ -47,7 +47,7 @@ class KeptConnections(Converser):
         names = [node.name for node in nodes]
         request = {"do": "run", "nodes": names, "command": command, "timeout": None}
         answers = await self._ask(request)
-        return {node.rank: _completed(answers[node.name]) for node in nodes}
+        return {node.rank: parse_answer(answers[node.name]) for node in nodes}
 
     @asynccontextmanager
     async def converse(self, node: Node, command: str) -> AsyncIterator[Conversation]:
@@ -84,7 +84,7 @@ class KeptConnections(Converser):
             answer: dict[str, Any] = json.loads(line)
         except ValueError as error:
             raise self._lost() from error
-        failure = _error(answer)
+        failure = error_of(answer)
         if failure:
             raise failure
         return answer
@@ -109,23 +109,4 @@ async def _dial(inventory: Inventory) -> tuple[asyncio.StreamReader, asyncio.Str
         connection = await asyncio.to_thread(dial.dial, folder, values)
         return await asyncio.open_unix_connection(sock=connection, limit=dial.LIMIT)
     except OSError as error:
-        raise NodeError(
-            f"no ssh connection can be kept in {folder}: {error}", "see whether you may write there"
-        ) from error
-
-
-def _completed(answer: dict[str, Any]) -> Completed | GpuctlError:
-    return _error(answer) or Completed(**answer)
-
-
-def _error(answer: Any) -> NodeError | None:
-    """Return the error that an answer holds, or None."""
-    if isinstance(answer, dict) and "unreachable" in answer:
-        kind = NotReached if answer.get("not_reached") else Unreachable
-        return kind(*answer["unreachable"])
-    if isinstance(answer, dict) and "reason" in answer:
-        message, hint = answer["error"]
-        return CommandFailed(message, hint, answer["reason"])
-    if isinstance(answer, dict) and "error" in answer:
-        return NodeError(*answer["error"])
-    return None
+        raise no_broker(folder, error) from error

@@ -1,18 +1,13 @@
 """`gpuctl exec CLUSTER -- CMD`: one command on every node, equal answers folded."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cli.arguments import ClusterArgument
 from cli.options import chosen_target, output
-from cli.render.exec_output import shell_line
-
-if TYPE_CHECKING:
-    from cli.output import Output
-    from config.errors import GpuctlError
-    from nodes.answers import Completed
-    from nodes.inventory import Inventory
+from cli.render import exec_output
+from operations import node_commands
 
 
 def exec_(
@@ -31,45 +26,6 @@ def exec_(
     $ gpuctl exec demo -- nvidia-smi -L
     $ gpuctl exec demo -- 'uptime | cut -d, -f1'
     """
-    import asyncio
-
-    from provision.records.record import load_inventory
-
-    target = chosen_target(context).cluster_target(cluster)
-    inventory = load_inventory(cluster, target)
-    answers = asyncio.run(_ask(inventory, shell_line(command)))
-    raise typer.Exit(_show(inventory, answers, output(context)))
-
-
-async def _ask(inventory: "Inventory", line: str) -> "dict[int, Completed | GpuctlError]":
-    from nodes.kept_connections import connect
-
-    async with connect(inventory) as connections:
-        return await connections.run_each(inventory.nodes, line)
-
-
-def _show(
-    inventory: "Inventory", answers: "dict[int, Completed | GpuctlError]", out: "Output"
-) -> int:
-    from cli.render.exec_output import UNREACHABLE, show
-    from nodes.answers import Completed
-
-    by_name = {node.name: answers[node.rank] for node in inventory.nodes}
-    if not out.as_json:
-        texts = {
-            name: _text(answer) if isinstance(answer, Completed) else (str(answer), UNREACHABLE)
-            for name, answer in by_name.items()
-        }
-        return show(texts, out)
-    document = {
-        name: vars(answer) if isinstance(answer, Completed) else {"error": str(answer)}
-        for name, answer in by_name.items()
-    }
-    out.show(document, ())
-    return max(a.exit_status if isinstance(a, Completed) else UNREACHABLE for a in by_name.values())
-
-
-def _text(answer: "Completed") -> tuple[str, int]:
-    from cli.render.exec_output import node_answer
-
-    return node_answer(vars(answer))
+    here, out = chosen_target(context), output(context)
+    answers = node_commands.run_on_all_nodes(here, cluster, exec_output.shell_line(command))
+    raise typer.Exit(exec_output.show(answers, out))

@@ -1,40 +1,41 @@
 """Print the nodes' answers to a command; equal answers once."""
 
+import shlex
 from collections.abc import Mapping
-from typing import Any
 
 from cli.output import Output
+from config.errors import GpuctlError
 from config.folded_names import fold
+from nodes.answers import Completed
 
 UNREACHABLE = 255  # as ssh
-
-Answer = tuple[str, int]
-"""The text to print for a node's answer, and its exit code."""
 
 
 def shell_line(command: list[str]) -> str:
     """Return the shell line: one word is one (`exec c -- 'a | b'`), several are quoted."""
-    if len(command) == 1:
-        return command[0]
-    import shlex
-
-    return shlex.join(command)
+    return command[0] if len(command) == 1 else shlex.join(command)
 
 
-def node_answer(answer: Mapping[str, Any]) -> Answer:
-    """Return what a node printed, or why it cannot be reached."""
-    if "exit_status" in answer:
-        return (answer["stdout"] + answer["stderr"]).rstrip("\n"), answer["exit_status"]
-    return "; ".join(filter(None, answer.get("unreachable") or answer["error"])), UNREACHABLE
-
-
-def show(answers: Mapping[str, Answer], out: Output) -> int:
+def show(answers: Mapping[str, Completed | GpuctlError], out: Output) -> int:
     """Print the answers by their nodes' names, in rank order; return the largest exit code."""
-    names: dict[Answer, list[str]] = {}
+    names: dict[tuple[str, int], list[str]] = {}
     for name, answer in answers.items():
-        names.setdefault(answer, []).append(name)
-    for (text, code), found in names.items():
-        out.say(f"--- {fold(found)}" + (f": exit code {code}" if code else ""))
+        names.setdefault(_text(answer), []).append(name)
+    document = {
+        name: vars(answer) if isinstance(answer, Completed) else {"error": str(answer)}
+        for name, answer in answers.items()
+    }
+    lines = list[str]()
+    for (text, code), equal in names.items():
+        lines.append(f"--- {fold(equal)}" + (f": exit code {code}" if code else ""))
         if text:
-            out.say(text)
-    return max(code for _, code in answers.values())
+            lines.append(text)
+    out.show(document, lines)
+    return max(code for _, code in names)
+
+
+def _text(answer: Completed | GpuctlError) -> tuple[str, int]:
+    """Return the text to print for a node's answer, and its exit code."""
+    if isinstance(answer, Completed):
+        return (answer.stdout + answer.stderr).rstrip("\n"), answer.exit_status
+    return str(answer), UNREACHABLE

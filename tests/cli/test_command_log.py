@@ -139,3 +139,15 @@ def test_level_that_does_not_exist_is_refused() -> None:
         2,
         "gpuctl: error: --log-level is 'loud'; debug, info, warning, error are allowed\n",
     )
+
+
+def test_error_before_a_command_begins_is_its_line_alone() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpuctl", "config"],
+            cwd=HOME, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.stderr == (
+        "gpuctl: error: stdout cannot be written: No space left on device; send stdout to another"
+        " file, or to /dev/null; `gpuctl status` shows what exists\n"
+    )

@@ -8,7 +8,6 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from cli import quick
 from cli.main import app
 from cli.options import Options, chosen_target, output
 from cli.parser import Command, CommandForNode, CommandForNodes, CommandGroup
@@ -119,44 +118,6 @@ def test_what_belongs_to_another_command_is_passed_on(
 ) -> None:
     given, words = heard(*line.split())
     assert (given.region, " ".join(words)) == (region, own)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "exec demo -- ls --lab",
-        "exec demo ls --lab -l",
-        "--lab exec demo ls",
-        "exec demo --lab -- ls --region x",
-        "exec --lab=b demo ls",
-        "exec --lab-name b demo -- ls",
-        "--lab-name=a exec demo --lab=b ls",
-        "exec demo ls -- -l",
-    ],
-)
-def test_the_quick_form_of_exec_reads_a_line_as_the_parser_does(line: str) -> None:
-    words = line.split()
-    given, own = heard(*words)
-    found = quick.plain(words)
-    assert found is not None
-    options, name, command = found
-    assert [name, *command] == own
-    assert quick._lab(options) == given.places
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "exec demo --json ls",
-        "exec demo --region r -- ls",
-        "--quiet exec demo ls",
-        "exec demo --new-option ls",
-        "exec demo other --",
-    ],
-)
-def test_the_quick_form_leaves_every_other_option_to_the_parser(line: str) -> None:
-    found = quick.plain(line.split())
-    assert found is None or found[1:] == ("demo", ["other", "--"])
 
 
 def test_words_of_ours_end_where_a_value_is_missing() -> None:

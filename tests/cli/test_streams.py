@@ -12,7 +12,7 @@ from cli.terminal import name_streams
 from engine.record.run_errors import RunGoesOn
 from operations.chosen_target import ChosenTarget
 from tests.cli.test_command import COMMAND
-from tests.cli.test_quick import cluster, environment  # noqa: F401  a fixture
+from tests.cli.test_exec_processes import cluster, environment  # noqa: F401  a fixture
 from tests.engine.session.test_session import job
 from tests.nodes.conftest import Site, site  # noqa: F401  a fixture
 

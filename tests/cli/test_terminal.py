@@ -13,6 +13,7 @@ from cli.output import Output
 from cli.render.exec_output import show
 from cli.terminal import json_text, shown
 from config.progress import Progress
+from nodes.answers import Completed
 
 ATTACKS = {
     "title": ("\x1b]0;owned\x07", "^[]0;owned^G"),
@@ -58,7 +59,7 @@ def test_every_way_to_the_terminal_is_filtered(capsys: pytest.CaptureFixture[str
     out.show({}, [attack])
     Output(as_json=True).show({"tag": attack}, ())
     Output(as_json=True).record(json.dumps({"tag": attack}, ensure_ascii=False))
-    show({"node0": (attack, 0)}, out)
+    show({"node0": Completed(0, attack, "")}, out)
     out.say("\n".join(out.table(("NAME",), [(attack,)])))
     with out.progress() as view:
         view.report(Progress("capacity", attack, "failed", attack))

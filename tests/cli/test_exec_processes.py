@@ -1,7 +1,8 @@
-"""`gpuctl exec CLUSTER -- CMD` in its quick form: what it does, and what it imports."""
+"""`gpuctl exec CLUSTER -- CMD` as a process: what it does, and what it imports."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cli import quick
+from config.target import Target
 from nodes import dial
-from nodes.inventory import save
+from tests.cli.conftest import remember
 from tests.nodes.conftest import Site, site  # noqa: F401  a fixture
 
 ROOT = Path(__file__).parents[2]
@@ -31,14 +32,12 @@ print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
 @pytest.fixture
 def cluster(site: Site, tmp_path: Path) -> Iterator[Site]:  # noqa: F811
     """The site as the cluster `demo` of a state folder."""
-    clusters = tmp_path / "state/gpuctl/aws/clusters"
-    clusters.mkdir(parents=True)
-    folder = site.inventory.folder.rename(clusters / "demo")
-    there = site.inventory.model_copy(update={"folder": folder})
-    save(there, folder / "inventory.json")
-    (folder / "cluster.json").write_text("{}")
+    state = Target("aws", "us-east-1", tmp_path / "state/gpuctl/aws")
+    there = remember(site.inventory, state)
+    for name in ("id_ed25519", "known_hosts"):
+        shutil.copy2(site.inventory.folder / name, there.folder / name)
     yield Site(site.bastion, site.nodes, there)
-    dial.end(str(folder))
+    dial.end(str(there.folder))
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -119,8 +118,7 @@ def test_only_what_exec_uses_is_imported(cluster: Site, tmp_path: Path) -> None:
     code, imported = modules(tmp_path, "exec", "demo", "--", "true")
     assert code == 0
     heavy = {
-        "asyncio", "asyncssh", "boto3", "pulumi", "pydantic", "rich", "typer", "yaml",
-        "provision", "engine", "infra",
+        "asyncio", "asyncssh", "boto3", "pulumi", "rich", "yaml", "engine", "infra",
     }  # fmt: skip
     assert imported & heavy == set()
 
@@ -135,29 +133,3 @@ def test_commands_that_open_no_connection_import_no_ssh(command: list[str], tmp_
 def test_faults_are_set_without_the_labs_api(command: list[str], tmp_path: Path) -> None:
     _, imported = modules(tmp_path, "lab", "fault", *command)
     assert "moto" not in imported
-
-
-@pytest.mark.parametrize(
-    ("words", "plain"),
-    [
-        ("exec demo -- true", ([], "demo", ["true"])),
-        ("exec demo -- ls -l", ([], "demo", ["ls", "-l"])),
-        ("exec demo ls", ([], "demo", ["ls"])),
-        ("exec demo ls -l", ([], "demo", ["ls", "-l"])),
-        ("exec demo --json -- ls", None),
-        ("exec --json demo -- ls", None),
-        ("exec demo --", None),
-        ("exec demo", None),
-        ("exec ../demo -- ls", None),
-        ("run exec demo", None),
-    ],
-)
-def test_only_the_plain_form_is_quick(words: str, plain: object) -> None:
-    assert quick.plain(words.split()) == plain
-
-
-def test_a_shared_cluster_is_read_anew(cluster: Site, tmp_path: Path) -> None:
-    """Somebody else may have changed it since this machine's copy was made: the parser reads it."""
-    (cluster.inventory.folder / "shared").write_text("s3://team\n")
-    _, imported = modules(tmp_path, "exec", "demo", "--", "true")
-    assert {"typer", "provision"} <= imported
