@@ -17,10 +17,10 @@ from engine.session.head import ClusterBusy, NotStarted
 from engine.session.session import Answer, OnInterrupt
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
-from operations.healing import Healing
 from operations.kept_metrics import keep_metrics
 from operations.lab_evidence import LabEvidence
 from operations.lost_head import head_watch
+from operations.run_healing import Healing
 from operations.shared_runs import share_ended_run
 from operations.source_transfer import fetch
 from operations.teardown import destroy, destroy_if_asked, ending, record_cost, removable

@@ -28,12 +28,12 @@ from engine.session.session import Answer, OnInterrupt
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
 from operations.forwarded_ports import forwarded
-from operations.healing import Healing, preparation
 from operations.kept_logs import remove_old_logs
 from operations.lost_head import head_watch, lost_head, power_off_hint
 from operations.prepared_run import PreparedRun
 from operations.prerun_health import NodeCheck
 from operations.run_client import EndedRun, RunClient
+from operations.run_healing import Healing, preparation
 from operations.run_search import find_run_with_cluster
 from operations.source_transfer import send_code
 from operations.teardown import check_removable, destroy, ending, removable

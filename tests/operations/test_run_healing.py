@@ -12,8 +12,8 @@ from cli.output import Output
 from config.errors import CloudError, InputError
 from engine.contract.head_events import AttemptStarted, RunNode, WaitingForNodes
 from engine.session.head import Head
-from operations import healing
-from operations.healing import Healing
+from operations import run_healing
+from operations.run_healing import Healing
 from operations.teardown import removable
 from tests.engine.conftest import make_inventory
 
@@ -47,13 +47,13 @@ class Cloud:
             "operations.lost_nodes.check_new_machines": self._check_key,
             "engine.session.head.Head.report_healed": report,
             "engine.session.head.hold": self._hold,
-            "operations.healing._new_nodes": lambda *_: (
+            "operations.run_healing._new_nodes": lambda *_: (
                 {} if self.is_gone else {"node1": "10.0.0.9"}
             ),
         }.items():
             monkeypatch.setattr(name, value)
-        monkeypatch.setattr(healing, "FIRST_PAUSE_S", 0.01)
-        monkeypatch.setattr(healing, "PAUSE_S", 0.01)
+        monkeypatch.setattr(run_healing, "FIRST_PAUSE_S", 0.01)
+        monkeypatch.setattr(run_healing, "PAUSE_S", 0.01)
 
     def _new_nodes(self, *_: object) -> dict[str, str]:
         return {} if self.is_gone else {"node1": "10.0.0.9"}
@@ -151,7 +151,7 @@ def test_nothing_else_of_the_cluster_is_changed(
 
 def test_a_wait_that_is_over_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = Cloud(monkeypatch)
-    monkeypatch.setattr(healing, "FIRST_PAUSE_S", 60)
+    monkeypatch.setattr(run_healing, "FIRST_PAUSE_S", 60)
     cloud.heal(WAITS, AttemptStarted(time=0, number=2))
     assert cloud.calls == []
 
