@@ -8,6 +8,8 @@ from nodes.answers import Completed, broker_lost, error_of, no_broker, parse_ans
 from operations.chosen_target import ChosenTarget
 from provision.records.record import load_inventory
 
+__all__ = ["Completed", "run_on_all_nodes"]
+
 
 def run_on_all_nodes(
     here: ChosenTarget, cluster: str, line: str

@@ -31,7 +31,5 @@ def status(
     clusters = operation.clusters(here) if cluster is None else operation.cluster(here, cluster)
     for error in operation.record_errors(here):
         out.warn(str(error))
-    text = [line for each in clusters for line in render.status_lines(each)] or [
-        "No cluster exists."
-    ]
-    out.show([asdict(each) for each in clusters], text)
+    lines = [line for status in clusters for line in render.status_lines(status)]
+    out.show([asdict(status) for status in clusters], lines or ["No cluster exists."])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from cli.output import Output
 from config.errors import GpuctlError
 from config.folded_names import fold
-from nodes.answers import Completed
+from operations.node_commands import Completed
 
 UNREACHABLE = 255  # as ssh
 

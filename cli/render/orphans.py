@@ -82,11 +82,8 @@ def _time(since: str | None) -> str:
 
 
 def _total(survey: "Survey") -> str:
-    where = (
-        f"in {survey.regions[0]}"
-        if len(survey.regions) == 1
-        else f"in {len(survey.regions)} regions"
-    )
+    regions = survey.regions
+    where = f"in {regions[0]}" if len(regions) == 1 else f"in {len(regions)} regions"
     where += f" of account {survey.account}"
     left = [*survey.judged("orphaned"), *survey.judged("doubtful")]
     if not left:
