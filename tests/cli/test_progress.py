@@ -1,5 +1,8 @@
 """Progress when piped: one plain line per step, never the same line twice."""
 
+import os
+import sys
+
 import pytest
 
 from cli.output import Output
@@ -34,3 +37,16 @@ def test_announcement_goes_to_stderr_also_without_progress(
         view.note("not shown")
         view.announce("run train-1a2b3c, the newest")
     assert capsys.readouterr() == ("", "gpuctl: run train-1a2b3c, the newest\n")
+
+
+def test_warning_during_live_progress_goes_to_a_stderr_that_is_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal, line = os.openpty()
+    with os.fdopen(line, "w", encoding="utf-8") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        with Output().progress() as view:
+            view.report(Progress("code", "node0", "start"))
+            view.warn("node1 is slow")
+    os.close(terminal)
+    assert capsys.readouterr().err == "gpuctl: warning: node1 is slow\n"
