@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from config import settings_model
 from config.errors import InputError, InvalidFiles
 from config.files import read_regular
 from config.folders import config_home, state_home
@@ -102,9 +103,7 @@ def _variable(name: str) -> Setting | None:
         if text := os.environ.get(variable):
             if not variable.startswith("GPUCTL_"):
                 return Setting(name, text, f"${variable}")  # AWS's own tools check it
-            from config.settings_model import value_of_text
-
-            return Setting(name, value_of_text(name, text, variable), f"${variable}")
+            return Setting(name, settings_model.value_of_text(name, text, variable), f"${variable}")
     return None
 
 
@@ -125,9 +124,7 @@ def _read() -> dict[str, Setting]:
                 "create it, or unset the variable",
             )
         return {}
-    from config.settings_model import read_settings
-
-    document, model, mistakes = read_settings(path)
+    document, model, mistakes = settings_model.read_settings(path)
     if mistakes:
         raise InvalidFiles(mistakes)
     if document is None or model is None:

@@ -1,9 +1,11 @@
 """The form of `config.yaml`, and the mistakes in one.
 
-Every command with a settings file or a variable of ours comes through here. So what words mistakes,
-with the models of all kinds of files, is imported for a mistake alone: 0.1 s of CPU time.
+Every command with a settings file or a variable of ours comes through here. What words mistakes
+imports the models of all kinds of files, 0.1 s of CPU time. The command line executes it for a
+mistake alone (`cli/lazy_modules.py`).
 """
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,10 +15,11 @@ from config.cluster.cluster_file import REGION
 from config.diagnostic import Diagnostic
 from config.duration import Duration
 from config.errors import InputError
+from config.loading import messages
 from config.mistakes import Mistake
 from config.models import Model
 from config.yaml.hints import names_hint
-from config.yaml.marked_yaml import Document, read_file
+from config.yaml.marked_yaml import Document, read_file, read_yaml
 
 
 class Settings(Model):
@@ -68,9 +71,7 @@ def read_settings(
     try:
         model = SettingsFile.model_validate(document.data)
     except ValidationError as error:
-        from config.loading.messages import translate_errors
-
-        mistakes = list(translate_errors(error, SettingsFile, document))
+        mistakes = list(messages.translate_errors(error, SettingsFile, document))
     else:
         mistakes = [*_unknown_profile(model)]
     return document, model, [*diagnostics, *(document.locate(mistake) for mistake in mistakes)]
@@ -89,10 +90,8 @@ def value_of_text(name: str, text: str, variable: str) -> Any:
     try:
         return getattr(Settings.model_validate({name: value}), name)
     except ValidationError as error:
-        from config.loading.messages import translate_errors
-
         document, _ = read_text(name, text)
-        mistake = next(translate_errors(error, Settings, document))
+        mistake = next(messages.translate_errors(error, Settings, document))
         raise InputError(f"{variable}: {mistake.message}", mistake.hint) from None
 
 
@@ -102,10 +101,6 @@ def _is_switch(name: str) -> bool:
 
 def read_text(name: str, text: str) -> tuple[Document, list[Diagnostic]]:
     """Return the document that a file with this one setting would be."""
-    import json
-
-    from config.yaml.marked_yaml import read_yaml
-
     document, diagnostics = read_yaml(f"{name}: {json.dumps(text)}\n", name)
     assert document is not None
     return document, diagnostics

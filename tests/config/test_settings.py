@@ -169,7 +169,7 @@ def test_values_without_mistakes_import_no_models_of_other_files(file: Path) -> 
     """Every command reads the settings."""
     file.write_text(WHOLE)
     program = (
-        "import sys; from config.settings import settings; settings()\n"
+        "import sys, cli; from config.settings import settings; settings()\n"
         "print([name for name in ('config.run', 'formats.dstack') if name in sys.modules])"
     )
     done = subprocess.run(
