@@ -10,8 +10,7 @@ import typer
 from cli.command_log import LEVELS, CommandLog, start
 from cli.output import Output
 from config.errors import InputError
-from config.settings import settings
-from operations.chosen_target import DEFAULT_LAB, ChosenTarget, Places
+from operations.chosen_target import DEFAULT_LAB, ChosenTarget, Places, choose
 
 _NOT_LOGGED = ("config", "ssm-proxy")
 """A command that reports wrong settings itself, and what ssh calls for each connection."""
@@ -103,17 +102,7 @@ def options(context: typer.Context) -> Options:
 def chosen_target(context: typer.Context) -> ChosenTarget:
     """Return what the command acts on."""
     given = options(context)
-    flags = {"region": given.region, "aws_profile": given.profile, "backend": given.backend}
-    found = {name: one.value for name, one in settings(flags).items()}
-    return ChosenTarget(
-        given.places,
-        given.region,
-        found["aws_profile"],
-        found["backend"],
-        found["region"],
-        found["owner"] or "",
-        found["check_permissions"],
-    )
+    return choose(given.places, given.region, given.profile, given.backend)
 
 
 def output(context: typer.Context) -> Output:

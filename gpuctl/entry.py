@@ -9,10 +9,6 @@ import gc
 import os
 import sys
 
-TYPE_CHECKING = False  # importing typing takes longer than the rest of this file
-if TYPE_CHECKING:
-    from pathlib import Path
-
 ROOMS = (
     "cli",
     "config",
@@ -27,17 +23,18 @@ ROOMS = (
 )
 
 
-def find_hidden_room(home: "Path") -> str | None:
-    """Return the error line about the first room that is not in the folder `home`, or None."""
+def find_hidden_room() -> str | None:
+    """Return a line about the first room that is not next to this package, or None."""
     from importlib.util import find_spec
     from pathlib import Path
 
+    home = Path(__file__).resolve().parent.parent
     for room in ROOMS:
         spec = find_spec(room)
         found = Path(spec.origin).resolve().parent if spec and spec.origin else None
         if found != home / room:
             return (
-                f"gpuctl: error: its package '{room}' is hidden by {found or 'nothing at all'}; "
+                f"its package '{room}' is hidden by {found or 'nothing at all'}; "
                 "unset PYTHONPATH, and install gpuctl on its own (uv tool install, pipx)"
             )
     return None
@@ -83,11 +80,8 @@ def main() -> None:
     # A command's objects are mostly modules, which stay. By default Python searches them for
     # garbage after every 700 new ones, which takes a tenth of the imports' time.
     gc.set_threshold(20_000)
-    from pathlib import Path
-
-    complaint = find_hidden_room(Path(__file__).resolve().parent.parent)
-    if complaint:
-        sys.stderr.write(complaint + "\n")
+    if complaint := find_hidden_room():
+        sys.stderr.write(f"gpuctl: error: {complaint}\n")
         raise SystemExit(2)
     from cli.lazy_modules import import_lazily
 

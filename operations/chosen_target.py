@@ -8,12 +8,13 @@ from config.bucket import bucket_of
 from config.errors import InputError
 from config.folders import state_home
 from config.progress import Reporter
+from config.settings import settings
 from config.target import Target
 from lab import lifecycle
 from lab.places import DEFAULT as DEFAULT_LAB
 from lab.places import Places
 
-__all__ = ["ALL_REGIONS", "DEFAULT_LAB", "ChosenTarget", "Places"]
+__all__ = ["ALL_REGIONS", "DEFAULT_LAB", "ChosenTarget", "Places", "choose"]
 
 ALL_REGIONS = "all"
 """The region's name that means all regions, for commands that can ask them."""
@@ -126,3 +127,23 @@ class ChosenTarget:
                 "the lab is not running, so no cluster exists in it",
                 f"start one with `gpuctl {options} up FILE`",
             )
+
+
+def choose(
+    lab: Places | None = None,
+    region: str | None = None,
+    profile: str | None = None,
+    backend: str | None = None,
+) -> ChosenTarget:
+    """Return the target of these options; the user's settings decide what is None."""
+    given = {"region": region, "aws_profile": profile, "backend": backend}
+    chosen = {name: setting.value for name, setting in settings(given).items()}
+    return ChosenTarget(
+        lab,
+        region,
+        chosen["aws_profile"],
+        chosen["backend"],
+        chosen["region"],
+        chosen["owner"] or "",
+        chosen["check_permissions"],
+    )

@@ -24,8 +24,10 @@ __all__ = [
     "Verification",
     "check_owner",
     "down",
+    "is_known",
     "plan_removal",
     "remove",
+    "remove_failed",
     "verify",
 ]
 
@@ -113,6 +115,24 @@ def remove(
     except (StateError, RunError) as error:  # a full disk: the cluster is gone, its runs stay
         return replace(teardown, warnings=(*teardown.warnings, str(error)))
     return teardown
+
+
+def remove_failed(
+    here: ChosenTarget, cluster: str, *, watcher: Watcher = LoggingWatcher()
+) -> Teardown | None:
+    """Remove the cluster if its last `up` failed; return None if it did not.
+
+    Another outcome is that of another client, which has the cluster.
+    """
+    record = last_known(cluster, here.cluster_target(cluster))
+    if record is None or record.status != "failed":
+        return None
+    return remove(here, cluster, watcher=watcher)
+
+
+def is_known(here: ChosenTarget, cluster: str) -> bool:
+    """Return whether this machine, or its team's bucket, has a record of the cluster."""
+    return last_known(cluster, here.remembered()) is not None
 
 
 def verify(here: ChosenTarget, teardown: Teardown) -> Verification:

@@ -3,12 +3,24 @@
 from config.catalogue.instance_types import price_usd_h
 from engine.agent.journal.lines import Line, WholeLines
 from engine.analysis.metrics.idle import IdleCost, idle_cost
+from engine.contract.event import Event
 from engine.contract.head_events import GpusIdle
+from engine.contract.worker_events import Output
 from engine.record.events import event_json
 from engine.record.nccl_tests import TableCollector
+from engine.session.following import OnEvent
 from nodes.inventory import Inventory
 
-__all__ = ["Line", "TableCollector", "WholeLines", "event_json", "idle_cost_of"]
+__all__ = [
+    "Event",
+    "Line",
+    "OnEvent",
+    "Output",
+    "TableCollector",
+    "WholeLines",
+    "event_json",
+    "idle_cost_of",
+]
 
 
 def idle_cost_of(event: GpusIdle, name: str, inventory: Inventory | None) -> IdleCost | None:

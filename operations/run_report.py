@@ -10,6 +10,8 @@ from engine.record.journal_copy import recorded_events
 from engine.record.metrics_record import recorded_samples
 from operations.chosen_target import ChosenTarget
 
+__all__ = ["Report", "run_report"]
+
 
 def run_report(here: ChosenTarget, record: RunRecord) -> Report:
     """Return what is known of the run; a run of a bisect brings the whole bisect."""

@@ -1,12 +1,13 @@
 """The clusters that exist: what AWS has, compared with this machine's records."""
 
 from config.errors import InputError
+from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
 from provision import status
 from provision.records import record
 from provision.status import ClusterStatus
 
-__all__ = ["ClusterStatus", "cluster", "clusters", "record_errors"]
+__all__ = ["ClusterStatus", "Inventory", "cluster", "clusters", "inventory", "record_errors"]
 
 
 def clusters(here: ChosenTarget) -> tuple[ClusterStatus, ...]:
@@ -27,3 +28,8 @@ def cluster(here: ChosenTarget, name: str) -> tuple[ClusterStatus, ...]:
 def record_errors(here: ChosenTarget) -> tuple[InputError, ...]:
     """Return an error for each record of this machine that cannot be read."""
     return record.record_errors(here.remembered())
+
+
+def inventory(here: ChosenTarget, name: str) -> Inventory:
+    """Return the nodes of the cluster; InputError if it is not ready."""
+    return record.load_inventory(name, here.cluster_target(name))

@@ -15,6 +15,15 @@ from operations.run_search import find_run
 from operations.watcher import LoggingWatcher, Watcher
 from provision.records.record import load_inventory, read, records
 
+__all__ = [
+    "ClusterUsage",
+    "NodeSummary",
+    "Watched",
+    "current_usage",
+    "find_watched",
+    "past_usage",
+]
+
 
 @dataclass(frozen=True)
 class ClusterUsage:

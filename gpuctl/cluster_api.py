@@ -1,0 +1,261 @@
+"""A cluster of the Python API."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Self, Unpack
+
+from config.errors import GpuctlError, InputError
+from config.run import run_file
+from config.run import size as sizes
+from gpuctl.calls import Caller, outside_event_loop, seconds_of
+from gpuctl.run_api import Run
+from gpuctl.run_options import RunOptions, prepare
+from operations import (
+    bisect,
+    drift,
+    files,
+    heal,
+    health,
+    lease,
+    login,
+    node_commands,
+    release,
+    run_queue,
+    runs,
+    status,
+    team,
+    usage,
+)
+from operations.bisect import Bisect
+from operations.drift import Drift
+from operations.files import Copied
+from operations.heal import Replacement
+from operations.health import Health
+from operations.lease import Extension
+from operations.login import Hosts
+from operations.node_commands import Completed
+from operations.prepared_run import PreparedRun
+from operations.release import Teardown
+from operations.run_queue import Queue
+from operations.status import ClusterStatus, Inventory
+from operations.team import Access, Member
+from operations.usage import ClusterUsage
+
+__all__ = ["Cluster"]
+
+
+class Cluster:
+    """A cluster, which may be ready, half made or gone.
+
+    As a context manager it is removed at the end of the block, also after an exception or Ctrl-C.
+    """
+
+    def __init__(self, name: str, caller: Caller) -> None:
+        """Name the cluster; `gpuctl.up` and `gpuctl.cluster` do this."""
+        self.name = name
+        self._caller, self._here, self._watcher = caller, caller.target, caller.watcher
+
+    def __repr__(self) -> str:
+        return f"<gpuctl.Cluster {self.name}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    @outside_event_loop
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # The block, or a run with `on_stop: destroy`, may have removed it.
+        if release.is_known(self._here, self.name):
+            self.down()
+
+    @outside_event_loop
+    def status(self) -> ClusterStatus:
+        """Return the cluster as AWS and this machine's records have it; InputError without one."""
+        return status.cluster(self._here, self.name)[0]
+
+    @outside_event_loop
+    def inventory(self) -> Inventory:
+        """Return the nodes of a cluster that is ready: names, addresses, ranks, GPUs."""
+        return status.inventory(self._here, self.name)
+
+    @outside_event_loop
+    def health(self, *, deep: bool = False) -> Health:
+        """Check which nodes are fit for jobs; `deep` measures them too, for up to an hour."""
+        return health.check(self._here, self.name, deep=deep, watcher=self._watcher)
+
+    @outside_event_loop
+    def heal(self, nodes: Sequence[str] = ()) -> Replacement:
+        """Replace these nodes, by default those that are not fit for jobs; return which.
+
+        Their machines are terminated, and new ones take their names and ranks. InputError if a run
+        is on the cluster.
+        """
+        planned = heal.plan_replacement(self._here, self.name, nodes, watcher=self._watcher)
+        if planned.nodes:
+            heal.replace(self._here, planned, watcher=self._watcher)
+        return planned
+
+    @outside_event_loop
+    def exec(self, command: str) -> Mapping[str, Completed | GpuctlError]:
+        """Run a shell command on every node; return the answers by the nodes' names.
+
+        The answer of a node that cannot be reached is its error.
+        """
+        return node_commands.run_on_all_nodes(self._here, self.name, command)
+
+    @outside_event_loop
+    def cp(self, source: str, target: str) -> Copied:
+        """Copy a file or a folder to nodes or from nodes, which are NODES:PATH, as `gpuctl cp`."""
+        return files.copy(self._here, self.name, source, target)
+
+    @outside_event_loop
+    def ssh_command(self, node: str = "node0", command: Sequence[str] = ()) -> list[str]:
+        """Return the command of OpenSSH for a shell on the node, or for one command there."""
+        return login.ssh_command(self._here, self.name, node, command)
+
+    @outside_event_loop
+    def write_ssh_config(self) -> Hosts:
+        """Write the nodes as hosts into your ssh settings (`ssh NAME-node0`); return the hosts."""
+        hosts = login.plan_hosts(self._here, self.name)
+        login.write_hosts(hosts)
+        return hosts
+
+    @outside_event_loop
+    def remove_ssh_config(self) -> bool:
+        """Remove the nodes from your ssh settings; return whether they were there."""
+        return login.remove_hosts(self._here, self.name)[1]
+
+    @outside_event_loop
+    def members(self) -> tuple[Member, ...]:
+        """Return the keys that have access: gpuctl's own, then those of colleagues."""
+        return team.members(self._here, self.name)
+
+    @outside_event_loop
+    def grant(self, key: str) -> Access:
+        """Give a colleague's public key (its path, or itself) access to all machines."""
+        return team.grant(self._here, self.name, key)
+
+    @outside_event_loop
+    def revoke(self, key: str) -> Access:
+        """Take a key's access away from all machines, and end its connections."""
+        return team.revoke(self._here, self.name, key)
+
+    @outside_event_loop
+    def extend(self, by: str | timedelta) -> Extension:
+        """Let the cluster's lease end later by this duration (`2h`) on all its machines."""
+        return lease.extend(self._here, self.name, seconds_of(by, "by"))
+
+    @outside_event_loop
+    def drift(self) -> Drift:
+        """Return how the cluster in AWS differs from what the last `up` left."""
+        return drift.find(self._here, self.name, watcher=self._watcher)
+
+    @outside_event_loop
+    def usage(self) -> ClusterUsage:
+        """Return what the cluster's runs use of its nodes now."""
+        watched = usage.find_watched(self._here, self.name, watcher=self._watcher)
+        return usage.current_usage(watched, watcher=self._watcher)[0]
+
+    @outside_event_loop
+    def queue(self) -> Queue:
+        """Return the runs on the cluster; those that wait are in their order."""
+        return run_queue.queue(self._here, self.name)
+
+    @outside_event_loop
+    def bisect(self, *, size: str = "256M") -> Bisect:
+        """Find the node, or the pair of nodes, that holds the fleet back; `size` is of messages.
+
+        No other run can use the cluster meanwhile.
+        """
+        planned = bisect.plan_bisect(self._here, self.name)
+        return bisect.measure(planned, largest=_bytes(size), watcher=self._watcher)[0]
+
+    @outside_event_loop
+    def plan_run(self, file: str | Path, **options: Unpack[RunOptions]) -> PreparedRun:
+        """Return the run as `run` would start it, with its launch plan; nothing is started."""
+        return prepare(self._caller, Path(file), options, cluster=self.name)
+
+    @outside_event_loop
+    def run(
+        self,
+        file: str | Path,
+        *,
+        secrets: Iterable[str] = (),
+        send: Iterable[str | Path] = (),
+        check_health: bool = True,
+        **options: Unpack[RunOptions],
+    ) -> Run:
+        """Start a job on the cluster, and return it once it has started.
+
+        `secrets` names the credentials of your environment that the run may take, `send` the paths
+        outside the file's folder that it may send: without them such a run is an InputError.
+        Without `check_health` the nodes are not checked before.
+        """
+        prepared = prepare(self._caller, Path(file), options, cluster=self.name)
+        for text in prepared.warnings:
+            self._watcher.warn(text)
+        _check_consent(prepared, set(secrets), send)
+        ready = runs.make_ready(
+            self._here, prepared, check_nodes=check_health, watcher=self._watcher
+        )
+        runs.start(self._here, ready, watcher=self._watcher)
+        return Run(ready.plan.run_id, self._caller)
+
+    @outside_event_loop
+    def down(
+        self, *, cluster_id: str | None = None, owner: str | None = None, verify: bool = False
+    ) -> Teardown:
+        """Remove everything of the cluster; its runs that go on end as failed.
+
+        `cluster_id` chooses one of several clusters of that name. A cluster of somebody else needs
+        their name as `owner`. With `verify` AWS's lists are asked afterwards: CloudError if
+        something is left.
+        """
+        planned = release.plan_removal(
+            self._here, self.name, cluster_id=cluster_id, watcher=self._watcher
+        )
+        if planned.occupancy:
+            self._watcher.warn(f"{planned.occupancy}; it ends with the cluster")
+        ownership = release.check_owner(self._here, self.name, cluster_id=cluster_id, owner=owner)
+        if ownership is not None:
+            raise InputError(
+                f"cluster '{self.name}' (id {ownership.id or 'none'}) {ownership.text}",
+                f"ask them to remove it, or pass owner={ownership.owner!r}",
+            )
+        teardown = release.down(self._here, planned, watcher=self._watcher)
+        for text in teardown.warnings:
+            self._watcher.warn(text)
+        if verify:
+            release.verify(self._here, teardown)
+        return teardown
+
+
+def _check_consent(prepared: PreparedRun, secrets: set[str], send: Iterable[str | Path]) -> None:
+    """Raise InputError for what the run takes or sends without the caller's consent."""
+    name = prepared.plan.name
+    for credential in prepared.credentials:
+        if credential.name not in secrets:
+            raise InputError(
+                f"{name} takes {credential.name} from your environment for {credential.recipient}",
+                f"pass secrets=({credential.name!r},) if it may",
+            )
+    allowed = {Path(path).expanduser().resolve() for path in send}
+    for path in prepared.outside_paths:
+        if path not in allowed:
+            raise InputError(
+                f"{name} sends {path}, which is not in the run file's folder",
+                f"pass send=({str(path)!r},) if it may",
+            )
+
+
+def _bytes(size: str) -> int:
+    if not re.fullmatch(sizes.SIZE, size):
+        raise InputError(f"size is '{size}'", f"allowed are {run_file.FORMS[sizes.SIZE]}")
+    return sizes.byte_count(size)

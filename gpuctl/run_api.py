@@ -1,0 +1,159 @@
+"""A run of the Python API."""
+
+from datetime import timedelta
+from typing import Literal
+
+from gpuctl.calls import Caller, outside_event_loop, seconds_of
+from operations import (
+    known,
+    past_run,
+    results,
+    run_events,
+    run_log,
+    run_queue,
+    run_report,
+    run_search,
+    runs,
+    shared_runs,
+    usage,
+)
+from operations.known import RunRecord
+from operations.results import Comparison, RunResults
+from operations.run_events import Event, Line, OnEvent, Output
+from operations.run_queue import Queue
+from operations.run_report import Report
+from operations.runs import EndedRun, RunResult, StoppedRun
+from operations.usage import NodeSummary
+
+__all__ = ["Run"]
+
+
+def _ignore(_: Event) -> None:
+    """Drop an event."""
+
+
+class Run:
+    """A run on a cluster, or one that is over; what is kept of it outlives its cluster."""
+
+    def __init__(self, run_id: str, caller: Caller) -> None:
+        """Name the run; `Cluster.run` and `gpuctl.run` do this."""
+        self.run_id = run_id
+        self._here, self._watcher = caller.target, caller.watcher
+
+    def __repr__(self) -> str:
+        return f"<gpuctl.Run {self.run_id}>"
+
+    @outside_event_loop
+    def record(self) -> RunRecord:
+        """Return the run's record: its cluster, status, exit code, reason, times, cost."""
+        return run_search.find_run(self._here, self.run_id, watcher=self._watcher)
+
+    @outside_event_loop
+    def wait(self, timeout: str | timedelta | None = None) -> RunRecord:
+        """Wait for the run's end; return its record, with `status`, `exit_code` and `reason`.
+
+        A job that fails is a result, not an error. TimeoutError after `timeout` (`8h`); the run
+        goes on. No outputs are fetched, and no cluster is removed: `attach` does.
+        """
+        limit = None if timeout is None else seconds_of(timeout, "timeout")
+        record = runs.wait(self._here, self.run_id, timeout_s=limit, watcher=self._watcher)
+        if not record.is_over:
+            raise TimeoutError(f"run {self.run_id} did not end within {timeout}; it goes on")
+        return record
+
+    @outside_event_loop
+    def attach(
+        self,
+        *,
+        on_event: OnEvent = _ignore,
+        on_interrupt: Literal["stop", "detach"] = "detach",
+    ) -> EndedRun:
+        """Follow the run to its end, and do there what `gpuctl run` does; return all of it.
+
+        It forwards the run's ports, makes lost nodes again, fetches the outputs, and removes the
+        cluster if the run says so. `on_event` gets every event from the run's beginning. Ctrl-C
+        stops the run or leaves it alone; then Detached is raised. A run that is over is replayed.
+        """
+        record = self.record()
+        if record.is_over:
+            first = past_run.first_event(self._here, record, watcher=self._watcher)
+            return past_run.replay(
+                self._here, record, first, on_event=on_event, watcher=self._watcher
+            )
+        ended = runs.attach(
+            self._here,
+            runs.find_started(self._here, record),
+            on_event=on_event,
+            on_interrupt=lambda: on_interrupt,
+            watcher=self._watcher,
+        )
+        shared_runs.share_ended_run(self._here, watcher=self._watcher)
+        ended.check_teardown()
+        return ended
+
+    @outside_event_loop
+    def stop(self) -> StoppedRun:
+        """Stop the run on all its nodes; its cluster is removed if the run says so."""
+        return runs.stop(self._here, self.run_id, watcher=self._watcher)
+
+    @outside_event_loop
+    def logs(self, *, follow: bool = False) -> list[Line]:
+        """Return the lines that the run printed, with time, rank and stream.
+
+        They are what this machine has; with `follow` all of them, at the run's end.
+        """
+        record = known.kept_run(self._here, self.run_id, watcher=self._watcher)
+        run_log.check_kept(self._here, record)
+        whole, lines = run_events.WholeLines(), list[Line]()
+
+        def see(event: Event) -> None:
+            if isinstance(event, Output):
+                lines.extend(whole.feed(event))
+
+        run_log.read_log(self._here, record, on_event=see, follow=follow, watcher=self._watcher)
+        return [*lines, *whole.rest()]
+
+    @outside_event_loop
+    def results(self) -> RunResults:
+        """Return what the run measured: nccl-tests tables, and findings about the network."""
+        return results.results(self._here, self._kept())
+
+    @outside_event_loop
+    def compare(self, before: "Run | str") -> Comparison:
+        """Compare the run's tables with those of an earlier run, or of a baseline by its name."""
+        if isinstance(before, Run):
+            earlier = known.kept_run(self._here, before.run_id, watcher=self._watcher)
+        else:
+            earlier = results.baseline(self._here, before)
+        return results.compare(self._here, earlier, self._kept())
+
+    @outside_event_loop
+    def keep_baseline(self, name: str) -> None:
+        """Keep the run as a baseline, with which later runs are compared."""
+        results.keep_baseline(self._here, name, self._kept())
+
+    @outside_event_loop
+    def report(self) -> Report:
+        """Return all that is known of the run as one value: tables, timeline, metrics, bisect."""
+        return run_report.run_report(self._here, self._kept())
+
+    @outside_event_loop
+    def usage(self) -> tuple[NodeSummary, ...]:
+        """Return what a run that is over used of its nodes: means and peaks.
+
+        What a run uses now is in `Cluster.usage`.
+        """
+        return usage.past_usage(self._here, self._kept().run_id)
+
+    @outside_event_loop
+    def move(self, place: int) -> Queue:
+        """Give a run that waits another place in its cluster's queue, from 1."""
+        return run_queue.move(self._here, self.run_id, place, watcher=self._watcher)
+
+    @outside_event_loop
+    def drop(self) -> RunResult:
+        """Take a run that waits out of the queue; it ends as stopped and never starts."""
+        return run_queue.drop(self._here, self.run_id, watcher=self._watcher)
+
+    def _kept(self) -> RunRecord:
+        return known.kept_run(self._here, self.run_id, watcher=self._watcher)
