@@ -17,6 +17,7 @@ from typing import TextIO
 
 from config.folders import state_home
 from config.sensitive import HIDDEN, SecretsOfEnvironment
+from config.version import gpuctl_version
 
 LEVELS = ("debug", "info", "warning", "error")
 KEPT_FILES, KEPT_BYTES = 50, 100 << 20
@@ -106,9 +107,4 @@ def _opened(path: Path) -> TextIO:
 
 
 def _versions() -> str:
-    from importlib.metadata import version
-
-    return (
-        f"gpuctl {version('gpuctl-cluster')}, Python {platform.python_version()},"
-        f" {platform.platform()}"
-    )
+    return f"gpuctl {gpuctl_version()}, Python {platform.python_version()}, {platform.platform()}"

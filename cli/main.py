@@ -13,6 +13,7 @@ from cli.terminal import discard_unwritten
 from config.errors import GpuctlError, InputError, InvalidFiles
 from config.files import disk_errors
 from config.settings import export_state
+from config.version import gpuctl_version
 from operations import lab
 
 _LOGGER = logging.getLogger("gpuctl")
@@ -34,9 +35,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version  # it imports email, for this option alone
-
-        Output().say(f"gpuctl {version('gpuctl-cluster')}")
+        Output().say(f"gpuctl {gpuctl_version()}")
         raise typer.Exit
 
 

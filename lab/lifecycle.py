@@ -131,7 +131,8 @@ def target(places: Places, region: str, backend: str | None = None) -> Target:
         start = places.command("start")
         raise LabError("the lab is not running", f"start it with `{start}`")
     if (bucket := bucket_of(backend)) is not None and not bucket.endpoint:
-        from lab.buckets import make_bucket  # boto3 is imported only for a shared backend
+        # boto3, for a shared backend alone.
+        from lab.buckets import make_bucket  # noqa: PLC0415
 
         make_bucket(bucket.name, record.api_url, record.key)
     return Target(

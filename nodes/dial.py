@@ -147,7 +147,7 @@ def _open(folder: str) -> socket.socket | None:
 
 
 def _start(folder: str, handed: Message) -> None:
-    import subprocess
+    import subprocess  # noqa: PLC0415  only for a new broker
 
     descriptor = os.open(f"{folder}/{LOG}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:

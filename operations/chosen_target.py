@@ -72,7 +72,8 @@ class ChosenTarget:
         if self.lab:
             return lifecycle.target(self.lab, chosen or "us-east-1", self.backend)
         if chosen is None:
-            from provision.aws.account import profile_region  # boto3, which few commands need here
+            # boto3, which few commands need here.
+            from provision.aws.account import profile_region  # noqa: PLC0415
 
             chosen = profile_region(self.profile)
         if chosen is None:
@@ -113,7 +114,8 @@ class ChosenTarget:
 
         InputError when the target is a lab that is down.
         """
-        from provision.records.record import last_known  # pydantic: completion does without
+        # pydantic: completion does without.
+        from provision.records.record import last_known  # noqa: PLC0415
 
         self.require_lab()
         record = last_known(name, self.remembered())

@@ -8,7 +8,7 @@ from config.errors import InputError, NodeError, StateError
 from engine.agent.head.cluster_locks import DOWN, HEALS
 from engine.record.history import History
 from engine.session.cluster_runs import Holder, find_holders
-from engine.session.head import hold
+from engine.session.head_locks import hold
 from operations.chosen_target import ChosenTarget
 from operations.watcher import Watcher
 from provision.records.record import load_inventory

@@ -37,7 +37,8 @@ def ssh_command(
 
 async def _try_login(inventory: Inventory, name: str) -> None:
     """Raise NodeError, with what to do, if a machine refuses the user's keys: ssh would not say."""
-    from nodes.ssh import connect  # asyncssh: most logins do not need it, and begin at once
+    # asyncssh: most logins do not need it, and begin at once.
+    from nodes.ssh import connect  # noqa: PLC0415
 
     async with connect(inventory) as connections:
         for node in inventory.nodes:

@@ -20,7 +20,7 @@ from engine.contract.plan import LaunchPlan
 from engine.plan.remote_paths import run_folder
 from engine.plan.secrets import registry_password
 from engine.record.result import RunResult
-from engine.session import head
+from engine.session import head_locks
 from engine.session.cluster_runs import find_holders
 from engine.session.code_transfer import pass_tree
 from engine.session.container_images import pull, repository
@@ -105,7 +105,7 @@ class Healing:
 
     def _make_again(self, names: Sequence[str]) -> bool:
         """Make the machines that AWS reports as gone; return whether the run has new nodes."""
-        with head.hold(self._run_id, self.inventory, HEALING) as answer:
+        with head_locks.hold(self._run_id, self.inventory, HEALING) as answer:
             if answer == REMOVES:
                 raise InputError(f"another gpuctl removes cluster {self.inventory.cluster}", "")
             # A client of another machine makes them, and reports them.

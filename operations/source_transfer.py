@@ -10,7 +10,7 @@ from engine.contract.plan import LaunchPlan
 from engine.plan.source_tree import Tree
 from engine.record.journal_copy import outputs_folder
 from engine.record.run_errors import KnownRun
-from engine.session import head
+from engine.session import head_locks
 from engine.session.code_transfer import send_tree
 from engine.session.outputs import fetch_outputs
 from nodes.inventory import Inventory
@@ -35,7 +35,8 @@ def fetch(run: KnownRun, inventory: Inventory, runs: Path, watcher: Watcher) -> 
         return folder
     try:
         is_destroyed = run.on_stop == "destroy"
-        lease = head.prevent_power_off(run.run_id, inventory) if is_destroyed else nullcontext()
+        guard = head_locks.prevent_power_off(run.run_id, inventory)
+        lease = guard if is_destroyed else nullcontext()
         with lease:
             fetched = asyncio.run(fetch_outputs(run, inventory, folder, watcher.report))
     except (GpuctlError, OSError) as error:

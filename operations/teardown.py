@@ -11,7 +11,7 @@ from config.target import Target
 from engine.agent.head.cluster_locks import BUSY, HEALS, HELD, REMOVAL, TAKEN
 from engine.record.history import History
 from engine.record.run_errors import KnownRun
-from engine.session import head
+from engine.session import head_locks
 from nodes.inventory import Inventory
 from operations import aws_checks, release
 from operations.chosen_target import ChosenTarget
@@ -86,7 +86,7 @@ def removable(
         return
     answer, is_kept, heals = BUSY, False, False
     while answer in (BUSY, HEALS) and not is_kept:  # until others end, or keep the cluster
-        with head.hold(run_id, inventory, REMOVAL) as answer:
+        with head_locks.hold(run_id, inventory, REMOVAL) as answer:
             if answer == HEALS and not heals:
                 heals = True
                 watcher.note(f"-- another gpuctl makes nodes of {cluster} again: waiting for it")
@@ -114,7 +114,7 @@ def destroy(here: ChosenTarget, run_id: str, inventory: Inventory, watcher: Watc
     GpuctlError when that fails. Then the nodes power off by themselves, and the hint says so.
     """
     try:
-        with head.prevent_power_off(run_id, inventory):
+        with head_locks.prevent_power_off(run_id, inventory):
             return release.remove(here, inventory.cluster, watcher=watcher)
     except GpuctlError as error:
         rest = "its nodes power off by themselves within 3 minutes, other resources bill on"

@@ -12,6 +12,7 @@ from cli.render import picture
 from cli.render import report as page
 from config import files
 from config.errors import InputError
+from config.version import gpuctl_version
 from operations import run_report
 
 
@@ -46,7 +47,7 @@ def report(
     entries = [chosen_run(here, name, out) for name in names]
     reports = [run_report.run_report(here, entry) for entry in entries]
     pictures = {} if png is None else {png: picture.picture(reports)}
-    script, release = picture.chart_script(), picture.release()
+    script, release = picture.chart_script(), gpuctl_version()
     written = {to: page.page(reports, script, release).encode(), **pictures}
     for path, data in written.items():
         _write(path, data)

@@ -1,7 +1,6 @@
 """Vega-Lite's charts as a picture, and what a page needs to draw them."""
 
 from collections.abc import Sequence
-from importlib.metadata import version
 
 import vl_convert
 
@@ -13,11 +12,6 @@ from engine.analysis.report import Report, bisects_in, reference_gbs
 def chart_script() -> str:
     """Return the script that has `vegaEmbed`."""
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-
-
-def release() -> str:
-    """Return the version of gpuctl, which the page names."""
-    return version("gpuctl-cluster")
 
 
 def picture(reports: Sequence[Report]) -> bytes:

@@ -90,6 +90,10 @@ class HeartbeatAddress:
     turn: int = 0
 
 
+METADATA = "169.254.169.254:80"
+"""The address of EC2's metadata service, on every instance."""
+
+
 @dataclass(frozen=True)
 class WorkOrder:
     """The first message to a worker. `secrets` maps the job's secret variables to their values.

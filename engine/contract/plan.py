@@ -264,6 +264,11 @@ class LaunchPlan:
         """The patterns of files that come back at the end."""
         return self.code.outputs if self.code else ()
 
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """Return the names of the nodes in rank order."""
+        return tuple(node.name for node in self.nodes)
+
     @functools.cached_property
     def hosts(self) -> str:
         """Return the nodes in rank order, as lines of /etc/hosts: `ADDRESS NAME`."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.errors import RunError
-from engine.agent.link.launcher import receive_agent
+from engine.agent.program import receive_agent
 from engine.plan.remote_paths import agent_path
 
 if TYPE_CHECKING:

@@ -1,10 +1,8 @@
 """The head node, as the clients of a run call it: its agent, and the runs that it knows."""
 
-import asyncio
 import contextlib
 import json
 import shlex
-import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
 from pydantic import Field
@@ -26,11 +24,7 @@ from nodes.inventory import Inventory, Node
 from nodes.kept_connections import connect
 
 CALL_S = 30
-HOLD_S = 10.0
-"""Seconds to wait for the head's answer about a lock."""
-_RELEASE_S = 2.0
 _START_S = 120
-_RENEW_S = 30.0  # a sixth of the supervisor's LEASE_S
 _NO_AGENT = 97  # from the command in `start`; the agent itself ends with 0 to 3
 
 
@@ -132,7 +126,9 @@ class Head:
     async def send(self, word: str) -> None:
         """Send `stop`, `ack` or `healed …` to the run's supervisor; do nothing if it has ended."""
         async with connect(self.inventory) as connections:
-            await connections.run(self.node, _agent("send", self._run_id, word), timeout=CALL_S)
+            await connections.run(
+                self.node, agent_command("send", self._run_id, word), timeout=CALL_S
+            )
 
     async def report_healed(self, addresses: Mapping[str, str]) -> None:
         """Report to the run's supervisor that lost nodes, by their names, were made again."""
@@ -141,103 +137,12 @@ class Head:
     @contextlib.asynccontextmanager
     async def journal(self, offset: int) -> AsyncIterator[AsyncIterator[str]]:
         """Follow the lines of the run's journal from byte `offset` while the block runs."""
-        command = _agent("follow", self._run_id, "--from", str(offset))
+        command = agent_command("follow", self._run_id, str(offset))
         async with (
             connect(self.inventory) as connections,
             contextlib.aclosing(connections.lines(self.node, command)) as lines,
         ):
             yield lines
-
-
-class Hold:
-    """A lock on the head, see `hold`. `answer` is that of the head, empty if it gave none."""
-
-    def __init__(self) -> None:
-        self.answer = ""
-        self._answered, self._over = threading.Event(), threading.Event()
-
-    def run(self, inventory: Inventory, command: str) -> None:
-        """Hold the lock until `release`, in a thread."""
-        try:
-            asyncio.run(self._converse(inventory, command))
-        finally:
-            self._answered.set()
-
-    async def _converse(self, inventory: Inventory, command: str) -> None:
-        # not nodes.kept_connections: its broker would outlive the cluster
-        from nodes.ssh import connect as connect_anew
-
-        # The head does not answer, or is removed while the lock is held.
-        with contextlib.suppress(NodeError, TimeoutError):
-            async with (
-                asyncio.timeout(HOLD_S) as limit,
-                connect_anew(inventory) as connections,
-                connections.converse(inventory.nodes[0], command) as talk,
-            ):
-                self.answer = (await talk.line(MOST)).decode(errors="replace").strip()
-                limit.reschedule(None)
-                self._answered.set()
-                await asyncio.to_thread(self._over.wait)
-
-    def wait(self) -> None:
-        """Wait for the head's answer."""
-        self._answered.wait()
-
-    def release(self) -> None:
-        """Release the lock."""
-        self._over.set()
-
-
-@contextlib.contextmanager
-def hold(run_id: str, inventory: Inventory, what: str) -> Iterator[str]:
-    """Hold a lock of the cluster (agent/head/cluster_locks.py) during the block; yield the answer.
-
-    It is empty if the head does not answer or does not have the run.
-    """
-    held = Hold()
-    command = _agent("hold", run_id, what)
-    thread = threading.Thread(target=held.run, args=(inventory, command), daemon=True)
-    thread.start()
-    held.wait()
-    try:
-        yield held.answer
-    finally:
-        held.release()
-        thread.join(_RELEASE_S)  # a head that was removed does not say goodbye
-
-
-@contextlib.contextmanager
-def prevent_power_off(run_id: str, inventory: Inventory) -> Iterator[None]:
-    """Keep the run's nodes powered on while the caller destroys the cluster.
-
-    Acknowledge to the supervisor every _RENEW_S seconds. When that ends, because the caller is
-    done or has died, the nodes power off after LEASE_S (engine/agent/head/supervisor.py).
-    """
-    ended = threading.Event()
-
-    async def renew() -> None:
-        # not nodes.kept_connections: its broker would outlive the cluster
-        from nodes.ssh import connect as connect_anew
-
-        while not ended.is_set():
-            with contextlib.suppress(
-                NodeError
-            ):  # parts of the path to the head are removed already
-                async with connect_anew(inventory) as connections:
-                    while not ended.is_set():
-                        await connections.run(
-                            inventory.nodes[0], _agent("send", run_id, "ack"), timeout=CALL_S
-                        )
-                        await asyncio.to_thread(ended.wait, _RENEW_S)
-            await asyncio.to_thread(ended.wait, 1.0)
-
-    renewing = threading.Thread(target=lambda: asyncio.run(renew()), name="lease", daemon=True)
-    renewing.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        renewing.join(CALL_S)
 
 
 async def find_run(inventory: Inventory, name: str) -> FirstEvent | None:
@@ -280,7 +185,7 @@ def _parsed(line: str) -> object:
         return None
 
 
-def _agent(command: str, run_id: str, *arguments: str) -> str:
+def agent_command(command: str, run_id: str, *arguments: str) -> str:
     """Return the shell command that calls the agent of the run; it does nothing without a run."""
     folder = run_folder(run_id)
     agent = f"{folder}/agent.pyz"

@@ -33,7 +33,7 @@ def load_program() -> None:
     """
     if "infra.program.cluster_program" in sys.modules:
         return
-    import infra.program.cluster_program  # noqa: F401
+    import infra.program.cluster_program  # noqa: F401, PLC0415  see above
 
     # pulumi_aws has 200,000 objects that live until the end, and the program hundreds for each
     # instance. Python would look through them for garbage for one second of a plan of 2 nodes, and
@@ -58,7 +58,12 @@ def inline_program(
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def program() -> None:
-        from infra.program.cluster_program import group, surroundings, whole_cluster
+        # See `load_program`.
+        from infra.program.cluster_program import (  # noqa: PLC0415
+            group,
+            surroundings,
+            whole_cluster,
+        )
 
         loops.append(asyncio.get_running_loop())
         cluster = await asyncio.wrap_future(resolved)

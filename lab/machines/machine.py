@@ -349,8 +349,8 @@ def _meta_data(spec: MachineSpec) -> dict[str, object]:
 
 def _hardware(spec: MachineSpec) -> dict[str, object]:
     """Return what the stand-ins of a machine's image show: `lab/images/stand_ins`."""
-    # Here, not above: the catalogue's models take long to import, and every `gpuctl --lab` would.
-    from config.catalogue.instance_types import catalogue
+    # The catalogue's models take long to import, and every `gpuctl --lab` would.
+    from config.catalogue.instance_types import catalogue  # noqa: PLC0415
 
     # The driver finds no GPU of a type that is not there, such as the V100s of p3dn.
     entry = catalogue().get(spec.instance_type)

@@ -46,7 +46,7 @@ def objects(target: Target) -> "Objects | None":
     """Return the team's objects, or None without a bucket."""
     if target.bucket is None:
         return None
-    from provision.aws.objects import Objects  # botocore takes 0.1 s
+    from provision.aws.objects import Objects  # noqa: PLC0415  botocore takes 0.1 s
 
     return Objects(target, target.bucket)
 

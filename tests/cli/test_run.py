@@ -237,9 +237,9 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr("operations.release.remove", remove)
     monkeypatch.setattr(
-        "engine.session.head.prevent_power_off", lambda *_: contextlib.nullcontext()
+        "engine.session.head_locks.prevent_power_off", lambda *_: contextlib.nullcontext()
     )
-    monkeypatch.setattr("engine.session.head.hold", lambda *_: contextlib.nullcontext("held"))
+    monkeypatch.setattr("engine.session.head_locks.hold", lambda *_: contextlib.nullcontext("held"))
     ours = Caller("123456789012", "arn:aws:iam::123456789012:user/ann")
     monkeypatch.setattr("operations.aws_checks.caller", lambda _: ours)
     return names
@@ -304,7 +304,7 @@ def test_a_cluster_that_another_client_removes_or_other_runs_use_is_left_to_them
     other = Holder(run_id="other-000002", state="waiting", nodes=("node0",))
     monkeypatch.setattr("operations.cluster_occupancy.find_runs", lambda *_: (other,))
     running(monkeypatch, finished)
-    monkeypatch.setattr("engine.session.head.hold", lambda *_: contextlib.nullcontext(answer))
+    monkeypatch.setattr("engine.session.head_locks.hold", lambda *_: contextlib.nullcontext(answer))
     done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
     assert done.exit_code == 0
     assert printed in done.output

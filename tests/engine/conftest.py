@@ -27,7 +27,8 @@ from engine.agent.head.supervisor import Supervisor
 from engine.agent.head.supervisor_process import answers_of
 from engine.agent.journal.journal import Journal
 from engine.agent.journal.journal_file import JOURNAL
-from engine.agent.link.control import SOCKET, serve
+from engine.agent.link.control import SOCKET
+from engine.agent.link.control_server import serve
 from engine.agent.link.event_stream import EventStream
 from engine.agent.link.launcher import HELD
 from engine.agent.node import evidence, supervisor_link

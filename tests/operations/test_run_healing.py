@@ -46,7 +46,7 @@ class Cloud:
             "operations.lost_nodes.join": self._join,
             "operations.lost_nodes.check_new_machines": self._check_key,
             "engine.session.head.Head.report_healed": report,
-            "engine.session.head.hold": self._hold,
+            "engine.session.head_locks.hold": self._hold,
             "operations.run_healing._new_nodes": lambda *_: (
                 {} if self.is_gone else {"node1": "10.0.0.9"}
             ),
@@ -197,7 +197,7 @@ def test_the_end_of_a_run_waits_for_a_client_that_makes_nodes(
     def hold(*_: object) -> Iterator[str]:
         yield answers.pop(0)
 
-    monkeypatch.setattr("engine.session.head.hold", hold)
+    monkeypatch.setattr("engine.session.head_locks.hold", hold)
     monkeypatch.setattr("operations.teardown.is_kept_by_others", lambda *_: False)
     monkeypatch.setattr("operations.teardown.is_removed", lambda *_: False)
     with removable(SimpleNamespace(), "job-000001", THERE, Output().progress()) as may_remove:  # type: ignore[arg-type]

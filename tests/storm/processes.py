@@ -100,7 +100,7 @@ class ProcessStorm(Storm):
         copy.write_bytes(whole[0] + whole[1])
         argv = [sys.executable, str(self.folder / "agent.pyz"), "follow", str(self.folder)]
         with copy.open("ab") as out:
-            return subprocess.Popen([*argv, "--from", str(out.tell())], stdout=out)
+            return subprocess.Popen([*argv, str(out.tell())], stdout=out)
 
     def look(self) -> None:
         """Make nodes again as an attached client does; the supervisor must live."""

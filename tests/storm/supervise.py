@@ -18,7 +18,7 @@ from engine.agent.head.supervisor import Supervisor
 from engine.agent.head.supervisor_process import answers_of
 from engine.agent.journal.journal import Journal
 from engine.agent.journal.journal_file import JOURNAL
-from engine.agent.link.control import serve
+from engine.agent.link.control_server import serve
 from engine.agent.link.launcher import HELD
 from engine.contract.codec import from_json
 from engine.contract.plan import LaunchPlan

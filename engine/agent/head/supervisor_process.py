@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -12,19 +13,46 @@ from pathlib import Path
 
 from engine.agent.head.queue import Queue
 from engine.agent.head.run_state import journal_events
+from engine.agent.head.secret_store import take_secrets
 from engine.agent.head.supervisor import Supervisor
 from engine.agent.head.supervisor_unit import unit_name
 from engine.agent.journal.journal import Journal
 from engine.agent.journal.journal_file import JOURNAL
-from engine.agent.journal.run_folders import remove_old_runs
-from engine.agent.journal.run_secrets_file import renew_handover
-from engine.agent.link.control import SOCKET, Answers, serve
+from engine.agent.journal.locks import protect_folder
+from engine.agent.journal.run_folders import mark_used, remove_old_runs
+from engine.agent.journal.run_secrets_file import handover_path, remove_handover, renew_handover
+from engine.agent.link.control import SOCKET
+from engine.agent.link.control_server import Answers, serve
 from engine.agent.link.launcher import Units
 from engine.agent.metrics.endpoint import open_endpoint
 from engine.agent.notify.notifier import Notifier
+from engine.agent.program import this_file
+from engine.contract.codec import from_json
+from engine.contract.exit_status import BUSY, NO_PLAN
 from engine.contract.plan import RunOrder
 
 _RENEW_S = 5.0
+
+
+def supervise(folder: Path) -> int:
+    """Supervise the run to its end; return 0, or BUSY if other runs have its nodes.
+
+    If an earlier supervisor of the run was killed, take the run up.
+    """
+    try:
+        run = json.loads(handover_path(folder).read_text(encoding="utf-8"))
+        run |= json.loads(take_secrets(folder))
+    except FileNotFoundError:
+        return NO_PLAN
+    order = from_json(RunOrder, run)
+    plan = order.plan
+    protect_folder(folder)  # the queue's sign that the run lives
+    if not Queue(folder.parent).enter(folder.name, plan.node_names, may_wait=plan.queue):
+        return BUSY
+    supervise_run(folder, order.with_common_texts(), this_file())
+    mark_used(folder)
+    remove_handover(folder)
+    return 0
 
 
 def supervise_run(folder: Path, order: RunOrder, agent: Path) -> None:

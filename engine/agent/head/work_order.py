@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from engine.agent.journal.run_secrets_file import LOST_SUPERVISOR_S
 from engine.agent.link.launcher import STOP_GRACE_S
-from engine.contract.node_plan import HeartbeatAddress, WorkOrder
+from engine.contract.node_plan import METADATA, HeartbeatAddress, WorkOrder
 from engine.contract.plan import LaunchPlan
 
 
@@ -23,8 +23,6 @@ def work_order(
 
     `restarts` is the number of attempts before this one.
     """
-    from engine.agent.node.interruption import METADATA  # here, because importing HTTP is slow
-
     node = plan.nodes[rank]
     environment = {**node.environment, "GPUCTL_RESTART_COUNT": str(restarts)}
     return WorkOrder(

@@ -20,43 +20,16 @@ from typing import TYPE_CHECKING
 from engine.agent.journal.journal_file import JOURNAL, JournalReader, kind_of
 from engine.agent.journal.run_folders import READ, mark_used
 from engine.agent.journal.run_secrets_file import LOST_SUPERVISOR_S, boot_id, may_come_back
+from engine.contract.event import to_line
 
 if TYPE_CHECKING:
-    import asyncio
-
-    from engine.agent.journal.journal import Journal
+    pass
 
 Answers = dict[str, Callable[[str], None]]
 SOCKET = "supervisor.sock"
 CALL_S = 20.0
 """Seconds to wait for a supervisor that was killed: it is back within 10 s."""
 _PAUSE_S = 0.2
-
-
-async def serve(folder: Path, journal: Journal, answers: Answers) -> asyncio.AbstractServer:
-    """Listen on the socket in `folder`; `journal` wakes followers, `answers` has other words.
-
-    What follows a word after a space is the argument of its answer.
-    """
-    import asyncio
-
-    async def attend(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            with contextlib.suppress(ConnectionError):  # the client has left
-                word, _, argument = (await reader.readline()).decode().strip().partition(" ")
-                if word == "follow":
-                    journal.add_follower(writer)
-                    writer.write(b"\n")
-                    await reader.read()  # until the follower leaves
-                elif word in answers:
-                    answers[word](argument)
-                    writer.write(b"ok\n")
-                    await writer.drain()
-        finally:
-            journal.remove_follower(writer)
-            writer.close()  # asyncio does it after an error, but not in Python 3.11.2
-
-    return await asyncio.start_unix_server(attend, path=str(folder / SOCKET))
 
 
 def call(folder: Path, word: str) -> int:
@@ -76,7 +49,7 @@ def call(folder: Path, word: str) -> int:
         time.sleep(_PAUSE_S)
 
 
-def follow(folder: Path, offset: int) -> int:
+def follow(folder: Path, offset: str) -> int:
     """Copy the journal from byte `offset` to stdout until the run ends; return 0.
 
     Wait for a supervisor that was killed and may come back. At the end, mark the run as read. If
@@ -85,13 +58,13 @@ def follow(folder: Path, offset: int) -> int:
     """
     path = folder / JOURNAL
     try:
-        with contextlib.closing(JournalReader(path, offset)) as journal:
+        with contextlib.closing(JournalReader(path, int(offset))) as journal:
             last = _copy(journal, folder)
     except _ClientLeftError:  # it has not read the end
         os._exit(1)  # without a flush: nobody reads it
     if not kind_of(last, "run_finished"):
-        from engine.contract.event import to_line
-        from engine.contract.head_events import SupervisorLost  # here: imports most of the contract
+        # Most of the contract, for a run that was lost.
+        from engine.contract.head_events import SupervisorLost  # noqa: PLC0415
 
         lost = SupervisorLost(_reboot(path), time=round(time.time(), 3))
         sys.stdout.write(to_line(lost) + "\n")

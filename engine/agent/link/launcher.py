@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 import shlex
 import sys
 from pathlib import Path
@@ -10,6 +10,7 @@ from subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING, Protocol
 
 from engine.agent.link.ssh_multiplexing import CONNECT_S, SSH, master_command, ssh_to
+from engine.agent.program import receive_agent
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -30,25 +31,6 @@ _POWER_OFF = (
 """Powers a machine off, by the kernel if the shutdown hangs for a minute in a driver or a mount: as
 the end of a lease does (set_end.sh). The shutdown does not stop this unit."""
 _REACHED = """echo '{"kind": "reached"}'"""
-
-
-def receive_agent(agent: str, data: bytes) -> str:
-    """Return the shell command that reads the agent's archive, `data`, from stdin and unpacks it.
-
-    It checks the archive's checksum. It unpacks, because Python stores compiled modules next to
-    modules in a folder, but compiles those of an archive at each start. An agent that exists
-    already is not changed.
-    """
-    folder, part = shlex.quote(agent), shlex.quote(agent) + ".$$"
-    size, digest = len(data), hashlib.sha256(data).hexdigest()
-    return (
-        f"if [ -d {folder} ]; then head -c {size} > /dev/null; else"
-        f" mkdir -p {shlex.quote(str(Path(agent).parent))} && head -c {size} > {part}.pyz"
-        f" && {{ echo '{digest}  '{part}.pyz | sha256sum --check --status"
-        f" || {{ rm -f {part}.pyz; echo 'the agent has a wrong checksum' >&2; exit 1; }}; }}"
-        f" && python3 -IS -m zipfile -e {part}.pyz {part} && rm -f {part}.pyz"
-        f" && {{ mv -T {part} {folder} 2> /dev/null || rm -rf {part}; }}; fi"
-    )
 
 
 def _unit_script(unit: list[str]) -> str:
@@ -149,8 +131,6 @@ class Units:
         A new machine in its place has no folder of this run: the client reports it when it is
         ready. A machine that shuts down may still answer.
         """
-        import asyncio
-
         folder = shlex.quote(str(self._folder))
         command = (
             f'test -d {folder} && test "$(systemctl is-system-running)" != stopping'
@@ -185,8 +165,6 @@ class Units:
 
     async def power_off(self) -> None:
         """Power off the other nodes, then this one after their last answer or after 20 s."""
-        import asyncio
-
         others = self._cluster_ips[1:]
         processes = [
             await asyncio.create_subprocess_exec(*SSH, f"root@{ip}", _POWER_OFF, stdin=DEVNULL)
@@ -217,8 +195,6 @@ class Units:
         return f"gpuctl-run-{self._folder.name}-{rank}.service"
 
     async def _spawn(self, argv: list[str]) -> Process:
-        import asyncio  # here: clients import this module too, for `receive_agent`
-
         return await asyncio.create_subprocess_exec(
             *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=HELD
         )

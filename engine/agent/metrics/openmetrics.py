@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -111,6 +112,12 @@ def newest_samples(folder: Path, now: float) -> list[Newest]:
                 idle = {gpu: time - since for gpu, since in run["idle"].get(rank, {}).items()}
                 found.append(Newest(labels, samples[-1], idle))
     return found
+
+
+def show(folder: Path) -> int:
+    """Print the newest samples of this node's runs in OpenMetrics; return 0."""
+    sys.stdout.write(exposition(folder))
+    return 0
 
 
 def exposition(folder: Path, now: float | None = None) -> str:

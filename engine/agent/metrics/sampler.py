@@ -35,11 +35,10 @@ class Sampler:
             self._thread.join(_END_S)
 
     def _run(self) -> None:
-        # Imported in this thread: the job has started already, and does not wait for it.
-        from engine.agent.metrics.gpu_counters import Gpus
-        from engine.agent.metrics.node_counters import NodeCounters
+        # In this thread: the job has started already, and does not wait for it.
+        from engine.agent.metrics import gpu_counters, node_counters  # noqa: PLC0415
 
-        counters, gpus = NodeCounters(self._folder), Gpus()
+        counters, gpus = node_counters.NodeCounters(self._folder), gpu_counters.Gpus()
         gpus.start()
         is_last = False
         while not is_last:

@@ -31,8 +31,8 @@ from typing import Any, BinaryIO
 
 from engine.agent.journal.locks import locked, protect_folder
 from engine.agent.journal.run_folders import TREE, mark_used
-from engine.agent.link.launcher import receive_agent
 from engine.agent.link.ssh_multiplexing import ssh_to
+from engine.agent.program import receive_agent, this_file
 
 ENTRIES = "entries.json"
 FANOUT = 4
@@ -43,7 +43,7 @@ Message = dict[str, Any]
 _lock = threading.Lock()
 
 
-def receive(runs: Path, agent: Path) -> int:
+def receive(runs: Path) -> int:
     """Receive a tree from stdin into the folder `runs`, and pass it on.
 
     Return 0 also after a failure, which a line on stdout reports.
@@ -63,7 +63,7 @@ def receive(runs: Path, agent: Path) -> int:
     _answer({"kind": "received", "node": node})
     groups = [header["onward"][first::FANOUT] for first in range(FANOUT)]
     threads = [
-        threading.Thread(target=_pass_on, args=(runs, agent, header, group))
+        threading.Thread(target=_pass_on, args=(runs, this_file(), header, group))
         for group in groups
         if group
     ]

@@ -46,9 +46,8 @@ class Examination:
 
     def _examine(self, found: list[NodeFact]) -> None:
         """Add facts to `found`; those that cannot hang come first."""
-        from engine.agent.node import (
-            node_facts,  # here: many workers start at once, and few need it
-        )
+        # Many workers start at once, and few need it.
+        from engine.agent.node import node_facts  # noqa: PLC0415
 
         lines = self._log.lines()
         self._log.close()

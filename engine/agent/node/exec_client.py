@@ -33,15 +33,13 @@ def main(arguments: "list[str]") -> int:
     if mode == "with-env":
         return with_environment(words)
     if mode == "local":
-        import threading  # import only what is needed: many of these start at once
+        import threading  # noqa: PLC0415  many of these processes start at once
 
         threading.Thread(target=_exit_with_connection, daemon=True).start()
         return _run({"do": "run", "host": "", "command": words[0]})
-    import getopt
-
     try:
         host, command = parse(words)
-    except (getopt.GetoptError, ValueError) as error:
+    except ValueError as error:
         return _fail(f"ssh of gpuctl: {error}", FAILED)
     return _run({"do": "run", "host": host, "command": command})
 
@@ -49,23 +47,31 @@ def main(arguments: "list[str]") -> int:
 def parse(words: "list[str]") -> "tuple[str, str]":
     """Return host and command of ssh's arguments; ignore ssh's options, except for -n and -f.
 
-    Raises ValueError or getopt.GetoptError for arguments that ssh would reject too.
+    Raises ValueError for arguments that ssh would reject too.
     """
-    import getopt
-
-    options, rest = getopt.getopt(words, _OPTIONS)
+    options, rest = _options(words)
     if not rest:
         raise ValueError("no host is given")
     before = words[: len(words) - len(rest)]
     host, rest = rest[0].rpartition("@")[2], rest[1:]
     if before[-1:] != ["--"]:  # ssh accepts options after the host too
-        more, rest = getopt.getopt(rest, _OPTIONS)
+        more, rest = _options(rest)
         options += more
     if not rest:
         raise ValueError(f"no command for {host} is given")
     if any(name in ("-n", "-f") for name, _ in options):
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     return host, " ".join(rest)
+
+
+def _options(words: "list[str]") -> "tuple[list[tuple[str, str]], list[str]]":
+    """Return ssh's options at the begin of the words, and the words behind them."""
+    import getopt  # noqa: PLC0415  many of these processes start at once, and few are ssh
+
+    try:
+        return getopt.getopt(words, _OPTIONS)
+    except getopt.GetoptError as error:
+        raise ValueError(str(error)) from None
 
 
 def with_environment(words: "list[str]") -> int:

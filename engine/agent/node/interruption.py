@@ -8,9 +8,9 @@ import time
 from typing import Any
 
 from engine.agent.link.event_stream import EventStream
+from engine.contract.node_plan import METADATA
 from engine.contract.worker_events import NodeInterrupted
 
-METADATA = "169.254.169.254:80"
 LOOK_S = 5.0
 """AWS recommends "that you check for these interruption notices every 5 seconds" ("Spot Instance
 interruption notices", https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/\

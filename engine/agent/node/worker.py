@@ -184,10 +184,8 @@ class Worker:
     def _attend(self, environment: dict[str, str]) -> None:
         """Run the job as the supervisor orders, to its end."""
         if self._order.metadata is not None:
-            from engine.agent.node.interruption import (
-                Metadata,
-                watch,
-            )  # imports HTTP, only for spot instances
+            # HTTP, for spot instances alone.
+            from engine.agent.node.interruption import Metadata, watch  # noqa: PLC0415
 
             watched = (Metadata(self._order.metadata), self._node.rank, self._report)
             threading.Thread(target=watch, args=watched, daemon=True).start()
@@ -237,7 +235,8 @@ class Worker:
         code = self._order.code
         if code is None:
             return
-        from engine.agent.node.code_store import lay_out
+        # Many workers start at once, and not each has code.
+        from engine.agent.node.code_store import lay_out  # noqa: PLC0415
 
         work, part = self._folder / WORK, self._folder / f"{WORK}.part"
         if work.exists():  # from an earlier attempt, with what the job has left there

@@ -6,11 +6,17 @@ No text of a result has the URL, a header or a variable, because these may be se
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
+import socket
+import ssl
 import subprocess
 import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
 from typing import Any
 
 from engine.agent.node.login_environment import login_environment
@@ -23,7 +29,7 @@ _SLACKS_ERROR = re.compile(r"[a-z_]{2,40}")
 _PASSING = (408, 429)  # of the statuses 4xx, those that a later try may not get
 
 
-def deliver() -> int:
+def deliver(_: Path) -> int:
     """Make one try, print its result, `{"error", "is_final", "after_s"}`, and return 0.
 
     `error` is empty if it succeeded. `is_final` means that another try would be in vain, `after_s`
@@ -69,9 +75,6 @@ def run_command(order: Message) -> Message:
 
 def post(order: Message) -> Message:
     """POST the body to the URL; redirections are not followed."""
-    import http.client
-    import urllib.error
-    import urllib.request
 
     class Refuse(urllib.request.HTTPRedirectHandler):
         """A redirection is an error: it could send the secret elsewhere."""
@@ -112,9 +115,6 @@ def _status(error: Any, form: str) -> Message:
 
 def _describe(error: Exception) -> str:
     """Return the error in words that have nothing of the URL."""
-    import socket
-    import ssl
-
     cause = getattr(error, "reason", error)  # urllib's URLError has the error of the socket
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"the server's certificate is not valid: {cause.verify_message}"

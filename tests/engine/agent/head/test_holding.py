@@ -17,9 +17,9 @@ from engine.agent.head.cluster_locks import DOWN, HEALING, REMOVAL
 from engine.agent.head.queue import Queue
 from engine.contract.codec import to_json
 from engine.contract.plan import RunOrder
-from engine.session import head, plans_on_head
+from engine.session import head_locks, plans_on_head
 from engine.session.bundle import agent_bundle
-from engine.session.head import hold
+from engine.session.head_locks import hold
 from nodes.conversation import Conversation
 from nodes.inventory import Inventory, Node
 from tests.engine.agent.head.test_queue import holding
@@ -55,7 +55,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         async def connect(_: Inventory) -> AsyncIterator[Talking]:
             yield Talking()
 
-        monkeypatch.setattr("nodes.ssh.connect", connect)
+        monkeypatch.setattr("engine.session.head_locks.connect", connect)
         monkeypatch.setattr("engine.session.plans_on_head.connect", connect)
         yield folder.parent
 
@@ -121,7 +121,7 @@ def test_a_head_that_does_not_answer_gives_no_lock(
         raise NodeError("node0: no route", "")
         yield
 
-    monkeypatch.setattr("nodes.ssh.connect", refuse)
+    monkeypatch.setattr("engine.session.head_locks.connect", refuse)
     with hold("job-000001", THERE, REMOVAL) as answer:
         assert answer == ""
 
@@ -130,8 +130,8 @@ def test_a_head_that_does_not_answer_gives_no_lock(
         await asyncio.Event().wait()
         yield Talking()
 
-    monkeypatch.setattr("nodes.ssh.connect", hang)
-    monkeypatch.setattr(head, "HOLD_S", 0.1)
+    monkeypatch.setattr("engine.session.head_locks.connect", hang)
+    monkeypatch.setattr(head_locks, "HOLD_S", 0.1)
     with hold("job-000001", THERE, REMOVAL) as answer:
         assert answer == ""
 

@@ -357,14 +357,14 @@ def test_who_follows_waits_for_a_supervisor_that_may_come_back(
     run_secrets_file.write_handover(folder, b"{}")
     assert run_secrets_file.handover_path(folder).stat().st_mode & 0o777 == 0o600
     began = time.monotonic()
-    control.follow(folder, 0)
+    control.follow(folder, "0")
     assert time.monotonic() - began >= 0.5
     assert lost_reason(capfd.readouterr().out) == ""
 
 
 def test_a_head_that_was_rebooted_is_named(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (folder / JOURNAL).write_text('{"kind": "run_started", "boot_id": "0123456789"}\n')
-    control.follow(folder, 0)
+    control.follow(folder, "0")
     now = run_secrets_file.boot_id()[:8]
     assert lost_reason(capfd.readouterr().out) == (
         f"the head was rebooted (boot {now} differs from 01234567, in which it began)"

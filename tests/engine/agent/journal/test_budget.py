@@ -181,7 +181,7 @@ def test_a_journal_that_was_followed_to_its_end_is_read(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     (tmp_path / JOURNAL).write_text('{"kind": "run_finished"}\n')
-    follow(tmp_path, 0)
+    follow(tmp_path, "0")
     assert (tmp_path / READ).exists()
     assert len(list(tmp_path.glob(f"{USED}*"))) == 1  # its outputs have another 30 days
     assert capfdbinary.readouterr().out == b'{"kind": "run_finished"}\n'

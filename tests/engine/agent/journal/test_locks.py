@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from engine.agent import main
 from engine.agent.head.cluster_locks import HEALING, REMOVAL
 from engine.agent.head.queue import Queue
+from engine.agent.head.start import start
 from engine.agent.journal import run_folders
 from engine.agent.journal.locks import is_held
 from engine.agent.journal.run_folders import remove_old_runs
@@ -130,14 +130,14 @@ def test_a_start_holds_the_runs_folder_until_its_unit_listens(
         seen.append(sorted(path.name for path in own.iterdir())[0])
         return 0
 
-    monkeypatch.setattr("engine.agent.head.supervisor_unit.start_unit", start_unit)
+    monkeypatch.setattr("engine.agent.head.start.start_unit", start_unit)
     read, write = os.pipe()
     order = RunOrder(bare_plan([bare_node(0)]), {})
     os.write(write, json.dumps(to_json(order)).encode())
     os.close(write)
     with os.fdopen(read) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        assert main.start(folder) == 0
+        assert start(folder) == 0
     assert seen == ["agent.pyz"]
 
 

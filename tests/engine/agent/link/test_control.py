@@ -10,7 +10,8 @@ import pytest
 from engine.agent.journal.journal import Journal
 from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.journal.run_folders import READ
-from engine.agent.link.control import SOCKET, serve
+from engine.agent.link.control import SOCKET
+from engine.agent.link.control_server import serve
 from engine.contract.worker_events import NodeReady
 from tests.engine.bare_events import STARTED
 from tests.engine.conftest import unpacked_agent
@@ -47,7 +48,7 @@ def test_a_follower_ends_when_its_client_has_vanished(tmp_path: Path, is_quiet: 
         journal = Journal(tmp_path / JOURNAL)
         journal.append(STARTED)
         server = await serve(tmp_path, journal, {})
-        argv = [sys.executable, str(unpacked_agent()), "follow", str(tmp_path), "--from", "0"]
+        argv = [sys.executable, str(unpacked_agent()), "follow", str(tmp_path), "0"]
         with start(argv) as follower:
             assert follower.stdout is not None
             assert follower.stderr is not None

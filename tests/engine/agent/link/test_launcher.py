@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from engine.agent.link.launcher import receive_agent
+from engine.agent.program import receive_agent
 from engine.session.bundle import agent_bundle
 
 
@@ -45,7 +45,6 @@ def test_the_unpacked_agent_runs_and_keeps_itself_compiled(tmp_path: Path) -> No
         str(folder / "__main__.py"),
         "follow",
         str(tmp_path),
-        "--from",
         "0",
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -130,7 +130,7 @@ def test_watching_goes_on_through_nonsense_and_silence(
 def test_the_run_hears_of_it_and_names_it(
     cluster: LocalCluster, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.agent.node.interruption.METADATA", service.address)
+    monkeypatch.setattr("engine.agent.head.work_order.METADATA", service.address)
     service.notice = marked()
     # It ends as a job does whose machine shuts down, once the notice is in the journal.
     told = f"until grep -q node_interrupted {cluster.folder}/journal.jsonl; do sleep 0.1; done"
@@ -147,6 +147,6 @@ def test_the_run_hears_of_it_and_names_it(
 def test_nobody_asks_where_nothing_can_be_taken_back(
     cluster: LocalCluster, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.agent.node.interruption.METADATA", service.address)
+    monkeypatch.setattr("engine.agent.head.work_order.METADATA", service.address)
     cluster.execute(make_plan(nodes=1, commands=("sleep 1",)))
     assert service.tokens == 0

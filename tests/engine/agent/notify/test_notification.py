@@ -12,7 +12,10 @@ import pytest
 from engine.agent.notify.notification import post
 from tests.engine.webhooks import make_certificate, webhook
 
-TRY = "import sys; from engine.agent.notify.notification import deliver; sys.exit(deliver())"
+TRY = (
+    "import pathlib, sys; from engine.agent.notify.notification import deliver;"
+    " sys.exit(deliver(pathlib.Path()))"
+)
 
 
 def order(to: str, **fields: Any) -> dict[str, Any]:
