@@ -57,10 +57,11 @@ lint: test-tools install
 	@scripts/lint-shell
 	@$(RUN)/python scripts/lint-prose
 
-# Generated pages: the CLI reference, the file references, the tables of diagnostics, modes, presets.
+# Generated pages: the references of CLI, Python API and files, the tables of diagnostics, modes, presets.
 docs: install
 	@$(RUN)/python -m config.file_reference
 	@$(RUN)/python -m cli.command_reference
+	@$(RUN)/python -m gpuctl.reference
 	@$(RUN)/python -m engine.plan.mode_reference
 	@$(RUN)/python -m provision.health.reference
 

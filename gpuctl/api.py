@@ -290,15 +290,15 @@ def doctor(**options: Unpack[TargetOptions]) -> tuple[checks.Check, ...]:
 def iam_policy(
     file: str | Path | None = None,
     *,
-    commands: Sequence[str] = permissions.COMMANDS,
+    commands: Sequence[str] = (),
     instance_profile: str | None = None,
     **options: Unpack[TargetOptions],
 ) -> tuple[dict[str, Any], ...]:
-    """Return the least IAM policies that commands need, for every cluster or that of the file."""
+    """Return the least IAM policies for commands, by default all; `file` names one cluster."""
     return permissions.policy_documents(
         caller_of(options).target,
         cluster=None if file is None else load.load_cluster(Path(file)),
-        commands=commands,
+        commands=commands or permissions.COMMANDS,
         instance_profile=instance_profile,
     )
 

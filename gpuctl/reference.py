@@ -1,0 +1,140 @@
+"""The generated part of docs/python.md: every name of the API, from the code.
+
+`python -m gpuctl.reference` writes it. A test fails if the page differs. The part above the marker
+is written by hand and does not change.
+"""
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, get_args, get_type_hints, is_typeddict
+
+from pydantic import BaseModel
+
+from gpuctl import api
+
+PAGE = Path(__file__).parent.parent / "docs" / "python.md"
+MARKER = "<!-- Below: written by `python -m gpuctl.reference`. -->\n"
+_WIDTH = 100
+
+
+def replace_reference(page: str) -> str:
+    """Return the page with everything below its marker replaced."""
+    return page.partition(MARKER)[0] + MARKER + "\n" + "\n".join(_reference())
+
+
+def _reference() -> Iterator[str]:
+    names = {name: getattr(api, name) for name in api.__all__}
+    functions = {name: each for name, each in names.items() if inspect.isfunction(each)}
+    classes = [each for each in names.values() if inspect.isclass(each)]
+    errors = [each for each in classes if issubclass(each, Exception)]
+    objects = [each for each in classes if _methods(each) and each not in errors]
+    options = [each for each in classes if is_typeddict(each)]
+    yield "## Functions\n"
+    for name, function in functions.items():
+        yield from _function(f"gpuctl.{name}", function)
+    for each in objects:
+        yield f"## {each.__name__}\n\n{_text(each)}\n"
+        for name, method in _methods(each).items():
+            yield from _function(f"{each.__name__}.{name}", method)
+    yield "## Options\n"
+    for each in options:
+        yield from _value(each, get_type_hints(each))
+    yield "## Values\n\nWhat functions and methods return; each is a frozen value.\n"
+    callables = list[Callable[..., Any]](functions.values())
+    callables += (method for each in objects for method in _methods(each).values())
+    values = {value.__name__: value for call in callables for value in _values(call)}
+    for name in sorted(values.keys() - {each.__name__ for each in objects}):
+        yield from _value(values[name], _fields(values[name]))
+    yield "## Errors\n\n| error | meaning |\n| --- | --- |"
+    for each in errors:
+        yield f"| `{each.__name__}` ({each.__bases__[0].__name__}) | {_first_sentence(each)} |"
+    yield ""
+
+
+def _methods(owner: type) -> dict[str, Callable[..., Any]]:
+    """Return the public methods that the class itself defines."""
+    return {
+        name: each
+        for name, each in vars(owner).items()
+        if inspect.isfunction(each) and not name.startswith("_")
+    }
+
+
+def _function(title: str, function: Callable[..., Any]) -> Iterator[str]:
+    signature = inspect.signature(function)
+    parameters = [_short(str(each)) for each in signature.parameters.values()]
+    kinds = [each.kind for each in signature.parameters.values()]
+    if inspect.Parameter.KEYWORD_ONLY in kinds:
+        parameters.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
+    end = f") -> {_short(inspect.formatannotation(signature.return_annotation))}: ..."
+    name = function.__name__
+    line = f"def {name}({', '.join(parameters)}{end}"
+    if len(line) > _WIDTH:
+        inner = "".join(f"    {each},\n" for each in parameters)
+        line = f"def {name}(\n{inner}{end}"
+    yield f"### {title}\n\n```python\n{line}\n```\n\n{_text(function)}\n"
+
+
+def _value(value: type, fields: dict[str, Any]) -> Iterator[str]:
+    yield f"### {value.__name__}\n\n{_text(value)}\n"
+    if fields:
+        yield "| field | type |\n| --- | --- |"
+        for name, kind in fields.items():
+            text = kind if isinstance(kind, str) else inspect.formatannotation(kind)
+            escaped = _short(text).replace("|", "\\|")  # a bar ends a cell, also in code
+            yield f"| `{name}` | `{escaped}` |"
+        yield ""
+
+
+def _fields(value: type) -> dict[str, Any]:
+    """Return the fields of a dataclass or a model, with their types, and its properties."""
+    fields: dict[str, Any] = {}
+    if dataclasses.is_dataclass(value):
+        fields = {field.name: field.type for field in dataclasses.fields(value)}
+    elif issubclass(value, BaseModel):
+        fields = {name: field.annotation for name, field in value.model_fields.items()}
+    for name, each in vars(value).items():
+        if isinstance(each, property) and not name.startswith("_"):
+            fields[name] = inspect.signature(each.fget or property).return_annotation
+    return fields
+
+
+def _values(function: Callable[..., Any]) -> Iterator[type]:
+    """Yield the types of ours in what the function returns."""
+    returned = get_type_hints(inspect.unwrap(function)).get("return")
+    stack = [returned]
+    while stack:
+        each = stack.pop()
+        stack += get_args(each)
+        if inspect.isclass(each) and (dataclasses.is_dataclass(each) or _is_model(each)):
+            yield each
+
+
+def _is_model(each: type) -> bool:
+    return issubclass(each, BaseModel)
+
+
+def _text(documented: object) -> str:
+    """Return the docstring."""
+    text = inspect.getdoc(documented)
+    assert text, documented
+    return text
+
+
+def _first_sentence(documented: object) -> str:
+    return re.split(r"(?<=[.;])\s", _text(documented).replace("\n", " "))[0].rstrip(";")
+
+
+def _short(annotation: str) -> str:
+    """Return the text of a signature without the modules of its types."""
+    text = re.sub(r"<(?:class|function) '?([\w.]+).*?>", r"\1", annotation)
+    text = re.sub(r"<operations\.watcher\.(\w+) object at \w+>", r"\1()", text)
+    text = re.sub(r": \*(\w+)", r": Unpack[\1]", text)
+    return re.sub(r"\b(?:[a-z_]\w*\.)+(\w+)", r"\1", text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(replace_reference(PAGE.read_text()))

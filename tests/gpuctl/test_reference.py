@@ -1,0 +1,36 @@
+"""The page about Python says what the code does, and its examples are right."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from gpuctl.reference import MARKER, PAGE, replace_reference
+from tests.docs.pages import HOME, blocks
+
+
+def test_page_is_generated() -> None:
+    text = PAGE.read_text()
+    assert MARKER in text
+    assert text == replace_reference(text), "run `make docs`"
+
+
+def test_examples_have_the_types_of_the_api(tmp_path: Path) -> None:
+    """Each example is a program that mypy reads as it would read a user's."""
+    end = PAGE.read_text().partition(MARKER)[0].count("\n")
+    examples = [block for block in blocks("docs/python.md") if block.language == "python"]
+    files = []
+    for block in examples:
+        if block.line < end:
+            files.append(tmp_path / f"line_{block.line}.py")
+            files[-1].write_text(block.text + "\n")
+    assert len(files) > 8
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--cache-dir", f"{cache}/gpuctl/mypy", *map(str, files)],
+        cwd=HOME,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == f"Success: no issues found in {len(files)} source files\n", done.stderr
