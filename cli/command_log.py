@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from config.folders import state_home
+from config.folders import logs_folder
 from config.sensitive import HIDDEN, SecretsOfEnvironment
 from config.version import gpuctl_version
 
@@ -33,7 +33,7 @@ class CommandLog(logging.Handler):
     def __init__(self, command: str, words: Sequence[str], level: str) -> None:
         super().__init__(level.upper())
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        self.path = folder() / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{command}.log"
+        self.path = logs_folder() / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{command}.log"
         shown = (_VARIABLE.sub(rf"\1{HIDDEN}", word) for word in words)
         self._first_line = f"gpuctl {shlex.join(shown)}"
         self._secrets = SecretsOfEnvironment()
@@ -85,14 +85,9 @@ def start(command: str, words: Sequence[str], level: str) -> CommandLog:
     return log
 
 
-def folder() -> Path:
-    """Return the folder of the logs."""
-    return state_home() / "logs"
-
-
 def kept_logs() -> list[Path]:
     """Return the logs, oldest first."""
-    return sorted(folder().glob("*.log"))
+    return sorted(logs_folder().glob("*.log"))
 
 
 def _opened(path: Path) -> TextIO:

@@ -60,6 +60,7 @@ _ENTRIES = {
     "templates": _Entry("templates", "templates", _FILES, "templates.md"),
     "schema": _Entry("schema", "schema", _FILES, "run-file.md"),
     "doctor": _Entry("doctor", "doctor", _MACHINE, "errors.md"),
+    "support": _Entry("support", "support", _MACHINE, "troubleshooting.md"),
     "config": _Entry("config_", "config", _MACHINE, "config.md"),
     "iam-policy": _Entry("iam_policy", "iam_policy", _MACHINE, "permissions.md"),
     "ssm-proxy": _Entry("ssm_proxy", "ssm_proxy", _MACHINE, "", hidden=True),

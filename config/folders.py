@@ -28,6 +28,11 @@ def state_home() -> Path:
     return _base("XDG_STATE_HOME", ".local/state") / "gpuctl"
 
 
+def logs_folder() -> Path:
+    """Return the folder of the logs of commands."""
+    return state_home() / "logs"
+
+
 def cache_home() -> Path:
     """Return the folder for what can be rebuilt: `$XDG_CACHE_HOME/gpuctl`, or `~/.cache/gpuctl`."""
     return _base("XDG_CACHE_HOME", ".cache") / "gpuctl"

@@ -50,6 +50,7 @@ from operations import (
 from operations import usage as node_usage
 from operations.prepared_run import PreparedRun
 from operations.runs import Detached
+from operations.support import pack_support
 from operations.watcher import LoggingWatcher, Watcher
 
 __all__ = [
@@ -90,6 +91,7 @@ __all__ = [
     "runs",
     "schema",
     "settings",
+    "support",
     "templates",
     "up",
     "usage",
@@ -284,6 +286,21 @@ def gc(
 def doctor(**options: Unpack[TargetOptions]) -> tuple[checks.Check, ...]:
     """Check this machine: Pulumi's engine, credentials, permissions, lab; each with its remedy."""
     return tuple(checks.checks(caller_of(options).target))
+
+
+@outside_event_loop
+def support(
+    to: str | Path,
+    *,
+    runs: Sequence[str] = (),
+    **options: Unpack[TargetOptions],
+) -> tuple[str, ...]:
+    """Pack versions, checks, logs, records and events of these runs to ask for help.
+
+    Return the names of the files in the archive.
+    """
+    caller = caller_of(options)
+    return pack_support(caller.target, Path(to), runs=runs, watcher=caller.watcher)
 
 
 @outside_event_loop

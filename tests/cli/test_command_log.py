@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_log import KEPT_BYTES, KEPT_FILES, folder, start
+from cli.command_log import KEPT_BYTES, KEPT_FILES, start
 from cli.output import Output
+from config.folders import logs_folder
 from config.progress import Progress
 
 HOME = Path(__file__).parent.parent.parent
@@ -74,28 +75,28 @@ def test_secrets_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_its_owner_reads_a_log() -> None:
     logged()
-    (path,) = folder().iterdir()
-    assert (path.stat().st_mode & 0o777, folder().stat().st_mode & 0o777) == (0o600, 0o700)
+    (path,) = logs_folder().iterdir()
+    assert (path.stat().st_mode & 0o777, logs_folder().stat().st_mode & 0o777) == (0o600, 0o700)
 
 
 def test_oldest_logs_go() -> None:
-    folder().mkdir()
+    logs_folder().mkdir()
     for number in range(KEPT_FILES + 5):
-        (folder() / f"20260101-0000{number:02}-1-up.log").write_text("old")
+        (logs_folder() / f"20260101-0000{number:02}-1-up.log").write_text("old")
     logged("down")
-    names = sorted(path.name for path in folder().iterdir())
+    names = sorted(path.name for path in logs_folder().iterdir())
     assert len(names) == KEPT_FILES
     assert names[0] == "20260101-000006-1-up.log"
-    os.truncate(folder() / names[0], KEPT_BYTES)
+    os.truncate(logs_folder() / names[0], KEPT_BYTES)
     logged("gc")
-    assert not (folder() / names[0]).exists()
-    assert (folder() / names[1]).exists()
+    assert not (logs_folder() / names[0]).exists()
+    assert (logs_folder() / names[1]).exists()
 
 
 def test_command_that_logs_nothing_leaves_no_file() -> None:
     log = start("ps", ["ps"], "info")
     log.write_end(0)
-    assert not folder().exists()
+    assert not logs_folder().exists()
 
 
 def test_folder_that_cannot_be_written_ends_no_command(state: Path) -> None:
@@ -116,7 +117,7 @@ def gpuctl(program: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_mistake_of_gpuctl_names_the_log_with_its_traceback() -> None:
     done = gpuctl("import json; json.dumps = None", "templates", "--json")
-    (path,) = folder().iterdir()
+    (path,) = logs_folder().iterdir()
     assert (done.returncode, done.stderr) == (
         1,
         "gpuctl: error: TypeError: 'NoneType' object is not callable; this is a mistake in gpuctl,"
@@ -130,7 +131,7 @@ def test_mistake_of_gpuctl_names_the_log_with_its_traceback() -> None:
 def test_error_of_a_file_is_no_mistake_of_gpuctl() -> None:
     done = gpuctl("", "validate", "nowhere.yaml")
     assert done.returncode == 2
-    assert not folder().exists()
+    assert not logs_folder().exists()
 
 
 def test_level_that_does_not_exist_is_refused() -> None:

@@ -49,6 +49,7 @@ API: dict[str, tuple[Callable[..., Any], ...]] = {
     "ssh-config": (Cluster.write_ssh_config, Cluster.remove_ssh_config),
     "status": (gpuctl.clusters, Cluster.status),
     "stop": (Run.stop,),
+    "support": (gpuctl.support,),
     "templates": (gpuctl.templates,),
     "top": (Cluster.usage, gpuctl.usage, Run.usage),
     "up": (gpuctl.up, gpuctl.propose),
