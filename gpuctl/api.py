@@ -27,7 +27,7 @@ from config.loading import load
 from config.loading import templates as template_files
 from config.loading.overrides import Overrides
 from config.loading.substitutions import Substitutions
-from gpuctl.calls import Caller, TargetOptions, caller_of, outside_event_loop, seconds_of
+from gpuctl.calls import Caller, TargetOptions, api_call, caller_of, seconds_of
 from gpuctl.cluster_api import Cluster
 from gpuctl.lab_api import Lab
 from gpuctl.run_api import Run
@@ -99,7 +99,7 @@ __all__ = [
 ]
 
 
-@outside_event_loop
+@api_call
 def plan(
     file: str | Path,
     *,
@@ -116,7 +116,7 @@ def plan(
     )
 
 
-@outside_event_loop
+@api_call
 def up(
     file: str | Path,
     *,
@@ -155,13 +155,13 @@ def cluster(name: str, **options: Unpack[TargetOptions]) -> Cluster:
     return Cluster(name, caller_of(options))
 
 
-@outside_event_loop
+@api_call
 def clusters(**options: Unpack[TargetOptions]) -> tuple[status.ClusterStatus, ...]:
     """Return every cluster in the region or in this machine's records, as `gpuctl status`."""
     return status.clusters(caller_of(options).target)
 
 
-@outside_event_loop
+@api_call
 def propose(
     run_file: str | Path,
     *,
@@ -177,7 +177,7 @@ def propose(
     )
 
 
-@outside_event_loop
+@api_call
 def run(name: str | None = None, **options: Unpack[TargetOptions]) -> Run:
     """Return the run of this id, else the newest of this name; without a name the newest."""
     caller = caller_of(options)
@@ -187,7 +187,7 @@ def run(name: str | None = None, **options: Unpack[TargetOptions]) -> Run:
     return Run(record.run_id, caller)
 
 
-@outside_event_loop
+@api_call
 def plan_run(
     file: str | Path,
     *,
@@ -204,14 +204,14 @@ def plan_run(
     return prepare(caller, Path(file), options, cluster=cluster, inventory=saved)
 
 
-@outside_event_loop
+@api_call
 def runs(limit: int | None = None, **options: Unpack[TargetOptions]) -> tuple[known.ListedRun, ...]:
     """Return the runs as they are now, newest first, as `gpuctl ps`."""
     caller = caller_of(options)
     return known.list_runs(caller.target, limit=limit, watcher=caller.watcher)
 
 
-@outside_event_loop
+@api_call
 def prune_logs(
     older_than: str | timedelta | None = None, **options: Unpack[TargetOptions]
 ) -> kept_logs.Pruning:
@@ -223,7 +223,7 @@ def prune_logs(
     return pruning
 
 
-@outside_event_loop
+@api_call
 def usage(**options: Unpack[TargetOptions]) -> tuple[node_usage.ClusterUsage, ...]:
     """Return what runs use of the nodes of every cluster now, as `gpuctl top`."""
     caller = caller_of(options)
@@ -231,7 +231,7 @@ def usage(**options: Unpack[TargetOptions]) -> tuple[node_usage.ClusterUsage, ..
     return node_usage.current_usage(watched, watcher=caller.watcher)
 
 
-@outside_event_loop
+@api_call
 def capacity(
     instance_type: str, *, nodes: int = 1, **options: Unpack[TargetOptions]
 ) -> offers.CapacityReport:
@@ -240,7 +240,7 @@ def capacity(
     return offers.find(caller.target, instance_type, nodes=nodes, watcher=caller.watcher)
 
 
-@outside_event_loop
+@api_call
 def cost(
     since: str | timedelta = "30d",
     *,
@@ -261,7 +261,7 @@ class GcResult:
     removed: tuple[orphans.Collected, ...]
 
 
-@outside_event_loop
+@api_call
 def gc(
     *,
     remove: bool = False,
@@ -282,13 +282,13 @@ def gc(
     return GcResult(survey, removed)
 
 
-@outside_event_loop
+@api_call
 def doctor(**options: Unpack[TargetOptions]) -> tuple[checks.Check, ...]:
     """Check this machine: Pulumi's engine, credentials, permissions, lab; each with its remedy."""
     return tuple(checks.checks(caller_of(options).target))
 
 
-@outside_event_loop
+@api_call
 def support(
     to: str | Path,
     *,
@@ -303,7 +303,7 @@ def support(
     return pack_support(caller.target, Path(to), runs=runs, watcher=caller.watcher)
 
 
-@outside_event_loop
+@api_call
 def iam_policy(
     file: str | Path | None = None,
     *,

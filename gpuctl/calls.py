@@ -12,6 +12,7 @@ from typing import ParamSpec, TypedDict, TypeVar
 
 from config.duration import parse_duration
 from config.errors import InputError
+from config.files import disk_errors
 from config.folders import state_home
 from config.settings import export_state
 from operations.chosen_target import DEFAULT_LAB, ChosenTarget, Places, choose
@@ -58,18 +59,19 @@ def caller_of(options: TargetOptions) -> Caller:
     return Caller(target, options.get("watcher") or LoggingWatcher())
 
 
-def outside_event_loop(function: Callable[P, T]) -> Callable[P, T]:
+def api_call(function: Callable[P, T]) -> Callable[P, T]:
     """Let the function work where an event loop runs, as in a notebook: in another thread.
 
     Operations run event loops, and Python runs one a thread. Ctrl-C ends only the wait for that
-    thread.
+    thread. A full disk, or one that cannot be written, is a StateError.
     """
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        if not _runs_event_loop():
-            return function(*args, **kwargs)
-        return _call_in_thread(lambda: function(*args, **kwargs), function.__name__)
+        with disk_errors():
+            if not _runs_event_loop():
+                return function(*args, **kwargs)
+            return _call_in_thread(lambda: function(*args, **kwargs), function.__name__)
 
     return call
 

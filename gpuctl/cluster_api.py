@@ -10,7 +10,7 @@ from typing import Self, Unpack
 from config.errors import GpuctlError, InputError
 from config.run import run_file
 from config.run import size as sizes
-from gpuctl.calls import Caller, outside_event_loop, seconds_of
+from gpuctl.calls import Caller, api_call, seconds_of
 from gpuctl.run_api import Run
 from gpuctl.run_options import RunOptions, prepare
 from operations import (
@@ -64,7 +64,7 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    @outside_event_loop
+    @api_call
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -75,22 +75,22 @@ class Cluster:
         if release.is_known(self._here, self.name):
             self.down()
 
-    @outside_event_loop
+    @api_call
     def status(self) -> ClusterStatus:
         """Return the cluster as AWS and this machine's records have it; InputError without one."""
         return status.cluster(self._here, self.name)[0]
 
-    @outside_event_loop
+    @api_call
     def inventory(self) -> Inventory:
         """Return the nodes of a cluster that is ready: names, addresses, ranks, GPUs."""
         return status.inventory(self._here, self.name)
 
-    @outside_event_loop
+    @api_call
     def health(self, *, deep: bool = False) -> Health:
         """Check which nodes are fit for jobs; `deep` measures them too, for up to an hour."""
         return health.check(self._here, self.name, deep=deep, watcher=self._watcher)
 
-    @outside_event_loop
+    @api_call
     def heal(self, nodes: Sequence[str] = ()) -> Replacement:
         """Replace these nodes, by default those that are not fit for jobs; return which.
 
@@ -102,7 +102,7 @@ class Cluster:
             heal.replace(self._here, planned, watcher=self._watcher)
         return planned
 
-    @outside_event_loop
+    @api_call
     def exec(self, command: str) -> Mapping[str, Completed | GpuctlError]:
         """Run a shell command on every node; return the answers by the nodes' names.
 
@@ -110,65 +110,65 @@ class Cluster:
         """
         return node_commands.run_on_all_nodes(self._here, self.name, command)
 
-    @outside_event_loop
+    @api_call
     def cp(self, source: str, target: str) -> Copied:
         """Copy a file or a folder to nodes or from nodes, which are NODES:PATH, as `gpuctl cp`."""
         return files.copy(self._here, self.name, source, target)
 
-    @outside_event_loop
+    @api_call
     def ssh_command(self, node: str = "node0", command: Sequence[str] = ()) -> list[str]:
         """Return the command of OpenSSH for a shell on the node, or for one command there."""
         return login.ssh_command(self._here, self.name, node, command)
 
-    @outside_event_loop
+    @api_call
     def write_ssh_config(self) -> Hosts:
         """Write the nodes as hosts into your ssh settings (`ssh NAME-node0`); return the hosts."""
         hosts = login.plan_hosts(self._here, self.name)
         login.write_hosts(hosts)
         return hosts
 
-    @outside_event_loop
+    @api_call
     def remove_ssh_config(self) -> bool:
         """Remove the nodes from your ssh settings; return whether they were there."""
         return login.remove_hosts(self._here, self.name)[1]
 
-    @outside_event_loop
+    @api_call
     def members(self) -> tuple[Member, ...]:
         """Return the keys that have access: gpuctl's own, then those of colleagues."""
         return team.members(self._here, self.name)
 
-    @outside_event_loop
+    @api_call
     def grant(self, key: str) -> Access:
         """Give a colleague's public key (its path, or itself) access to all machines."""
         return team.grant(self._here, self.name, key)
 
-    @outside_event_loop
+    @api_call
     def revoke(self, key: str) -> Access:
         """Take a key's access away from all machines, and end its connections."""
         return team.revoke(self._here, self.name, key)
 
-    @outside_event_loop
+    @api_call
     def extend(self, by: str | timedelta) -> Extension:
         """Let the cluster's lease end later by this duration (`2h`) on all its machines."""
         return lease.extend(self._here, self.name, seconds_of(by, "by"))
 
-    @outside_event_loop
+    @api_call
     def drift(self) -> Drift:
         """Return how the cluster in AWS differs from what the last `up` left."""
         return drift.find(self._here, self.name, watcher=self._watcher)
 
-    @outside_event_loop
+    @api_call
     def usage(self) -> ClusterUsage:
         """Return what the cluster's runs use of its nodes now."""
         watched = usage.find_watched(self._here, self.name, watcher=self._watcher)
         return usage.current_usage(watched, watcher=self._watcher)[0]
 
-    @outside_event_loop
+    @api_call
     def queue(self) -> Queue:
         """Return the runs on the cluster; those that wait are in their order."""
         return run_queue.queue(self._here, self.name)
 
-    @outside_event_loop
+    @api_call
     def bisect(self, *, size: str = "256M") -> Bisect:
         """Find the node, or the pair of nodes, that holds the fleet back; `size` is of messages.
 
@@ -177,12 +177,12 @@ class Cluster:
         planned = bisect.plan_bisect(self._here, self.name)
         return bisect.measure(planned, largest=_bytes(size), watcher=self._watcher)[0]
 
-    @outside_event_loop
+    @api_call
     def plan_run(self, file: str | Path, **options: Unpack[RunOptions]) -> PreparedRun:
         """Return the run as `run` would start it, with its launch plan; nothing is started."""
         return prepare(self._caller, Path(file), options, cluster=self.name)
 
-    @outside_event_loop
+    @api_call
     def run(
         self,
         file: str | Path,
@@ -208,7 +208,7 @@ class Cluster:
         runs.start(self._here, ready, watcher=self._watcher)
         return Run(ready.plan.run_id, self._caller)
 
-    @outside_event_loop
+    @api_call
     def down(
         self, *, cluster_id: str | None = None, owner: str | None = None, verify: bool = False
     ) -> Teardown:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from gpuctl.calls import caller_of, outside_event_loop
+from gpuctl.calls import api_call, caller_of
 from operations import lab, lab_faults
 from operations.lab import Labs
 from operations.lab_faults import Faults
@@ -30,42 +30,42 @@ class Lab:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    @outside_event_loop
+    @api_call
     def start(self) -> Labs:
         """Start the lab if it is down."""
         return lab.start(self._here, watcher=self._watcher)
 
-    @outside_event_loop
+    @api_call
     def stop(self, *, every: bool = False) -> Labs:
         """Stop the lab, or every lab, and remove all that it added to this machine."""
         return lab.stop(self._here, every=every, watcher=self._watcher)
 
-    @outside_event_loop
+    @api_call
     def status(self) -> Labs:
         """Return whether the lab runs, with its machines, and the other labs."""
         return lab.status(self._here)
 
-    @outside_event_loop
+    @api_call
     def leftovers(self) -> tuple[str, ...]:
         """Return what a lab that is down has left on this machine."""
         return lab.leftovers(self._here)
 
-    @outside_event_loop
+    @api_call
     def images(self, flavours: Collection[str] = ()) -> dict[str, Path]:
         """Make the images that are missing; return the paths of all."""
         return lab.images(flavours, watcher=self._watcher)
 
-    @outside_event_loop
+    @api_call
     def faults(self) -> Faults:
         """Return the faults that are set."""
         return lab_faults.current(self._here)
 
-    @outside_event_loop
+    @api_call
     def set_fault(self, name: str, arguments: Sequence[str] = ()) -> Faults:
         """Let the lab answer with an error of AWS, as `gpuctl lab fault`; return all faults."""
         return lab_faults.set_fault(self._here, name, arguments)
 
-    @outside_event_loop
+    @api_call
     def clear_faults(self, names: Collection[str] = ()) -> Faults:
         """Clear these faults, by default all; return those that are left."""
         return lab_faults.clear(self._here, names)

@@ -9,11 +9,11 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_args, get_type_hints, is_typeddict
+from typing import Any, get_type_hints, is_typeddict
 
 from pydantic import BaseModel
 
-from gpuctl import api
+from gpuctl import api, values
 
 PAGE = Path(__file__).parent.parent / "docs" / "python.md"
 MARKER = "<!-- Below: written by `python -m gpuctl.reference`. -->\n"
@@ -42,12 +42,9 @@ def _reference() -> Iterator[str]:
     yield "## Options\n"
     for each in options:
         yield from _value(each, get_type_hints(each))
-    yield "## Values\n\nWhat functions and methods return; each is a frozen value.\n"
-    callables = list[Callable[..., Any]](functions.values())
-    callables += (method for each in objects for method in _methods(each).values())
-    values = {value.__name__: value for call in callables for value in _values(call)}
-    for name in sorted(values.keys() - {each.__name__ for each in objects}):
-        yield from _value(values[name], _fields(values[name]))
+    yield "## Values\n\nWhat functions and methods return; `gpuctl.values` has these types.\n"
+    for name in values.__all__:
+        yield from _value(getattr(values, name), _fields(getattr(values, name)))
     yield "## Errors\n\n| error | meaning |\n| --- | --- |"
     for each in errors:
         yield f"| `{each.__name__}` ({each.__bases__[0].__name__}) | {_first_sentence(each)} |"
@@ -100,21 +97,6 @@ def _fields(value: type) -> dict[str, Any]:
         if isinstance(each, property) and not name.startswith("_"):
             fields[name] = inspect.signature(each.fget or property).return_annotation
     return fields
-
-
-def _values(function: Callable[..., Any]) -> Iterator[type]:
-    """Yield the types of ours in what the function returns."""
-    returned = get_type_hints(inspect.unwrap(function)).get("return")
-    stack = [returned]
-    while stack:
-        each = stack.pop()
-        stack += get_args(each)
-        if inspect.isclass(each) and (dataclasses.is_dataclass(each) or _is_model(each)):
-            yield each
-
-
-def _is_model(each: type) -> bool:
-    return issubclass(each, BaseModel)
 
 
 def _text(documented: object) -> str:

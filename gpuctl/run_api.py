@@ -3,7 +3,8 @@
 from datetime import timedelta
 from typing import Literal
 
-from gpuctl.calls import Caller, outside_event_loop, seconds_of
+from config.errors import InputError
+from gpuctl.calls import Caller, api_call, seconds_of
 from operations import (
     known,
     past_run,
@@ -23,7 +24,7 @@ from operations.run_events import Event, Line, OnEvent, Output
 from operations.run_queue import Queue
 from operations.run_report import Report
 from operations.runs import EndedRun, RunResult, StoppedRun
-from operations.usage import NodeSummary
+from operations.usage import ClusterUsage, NodeSummary
 
 __all__ = ["Run"]
 
@@ -43,12 +44,12 @@ class Run:
     def __repr__(self) -> str:
         return f"<gpuctl.Run {self.run_id}>"
 
-    @outside_event_loop
+    @api_call
     def record(self) -> RunRecord:
         """Return the run's record: its cluster, status, exit code, reason, times, cost."""
         return run_search.find_run(self._here, self.run_id, watcher=self._watcher)
 
-    @outside_event_loop
+    @api_call
     def wait(self, timeout: str | timedelta | None = None) -> RunRecord:
         """Wait for the run's end; return its record, with `status`, `exit_code` and `reason`.
 
@@ -61,7 +62,7 @@ class Run:
             raise TimeoutError(f"run {self.run_id} did not end within {timeout}; it goes on")
         return record
 
-    @outside_event_loop
+    @api_call
     def attach(
         self,
         *,
@@ -91,12 +92,12 @@ class Run:
         ended.check_teardown()
         return ended
 
-    @outside_event_loop
+    @api_call
     def stop(self) -> StoppedRun:
         """Stop the run on all its nodes; its cluster is removed if the run says so."""
         return runs.stop(self._here, self.run_id, watcher=self._watcher)
 
-    @outside_event_loop
+    @api_call
     def logs(self, *, follow: bool = False) -> list[Line]:
         """Return the lines that the run printed, with time, rank and stream.
 
@@ -113,12 +114,12 @@ class Run:
         run_log.read_log(self._here, record, on_event=see, follow=follow, watcher=self._watcher)
         return [*lines, *whole.rest()]
 
-    @outside_event_loop
+    @api_call
     def results(self) -> RunResults:
         """Return what the run measured: nccl-tests tables, and findings about the network."""
         return results.results(self._here, self._kept())
 
-    @outside_event_loop
+    @api_call
     def compare(self, before: "Run | str") -> Comparison:
         """Compare the run's tables with those of an earlier run, or of a baseline by its name."""
         if isinstance(before, Run):
@@ -127,30 +128,35 @@ class Run:
             earlier = results.baseline(self._here, before)
         return results.compare(self._here, earlier, self._kept())
 
-    @outside_event_loop
+    @api_call
     def keep_baseline(self, name: str) -> None:
         """Keep the run as a baseline, with which later runs are compared."""
         results.keep_baseline(self._here, name, self._kept())
 
-    @outside_event_loop
+    @api_call
     def report(self) -> Report:
         """Return all that is known of the run as one value: tables, timeline, metrics, bisect."""
         return run_report.run_report(self._here, self._kept())
 
-    @outside_event_loop
-    def usage(self) -> tuple[NodeSummary, ...]:
-        """Return what a run that is over used of its nodes: means and peaks.
+    @api_call
+    def usage(self) -> ClusterUsage:
+        """Return what the run uses of its nodes now; InputError for a run that is over."""
+        watched = usage.find_watched(self._here, self.run_id, watcher=self._watcher)
+        if not watched.clusters:
+            raise InputError(f"run {self.run_id} is over", "past_usage() has what it used")
+        return usage.current_usage(watched, watcher=self._watcher)[0]
 
-        What a run uses now is in `Cluster.usage`.
-        """
+    @api_call
+    def past_usage(self) -> tuple[NodeSummary, ...]:
+        """Return what a run that is over used of its nodes: means and peaks."""
         return usage.past_usage(self._here, self._kept().run_id)
 
-    @outside_event_loop
+    @api_call
     def move(self, place: int) -> Queue:
         """Give a run that waits another place in its cluster's queue, from 1."""
         return run_queue.move(self._here, self.run_id, place, watcher=self._watcher)
 
-    @outside_event_loop
+    @api_call
     def drop(self) -> RunResult:
         """Take a run that waits out of the queue; it ends as stopped and never starts."""
         return run_queue.drop(self._here, self.run_id, watcher=self._watcher)

@@ -50,6 +50,13 @@ def test_the_wheel_has_every_file_of_the_rooms(wheel: Path) -> None:
     assert [path for path in tracked if path not in packed and (HOME / path).exists()] == []
 
 
+def test_the_types_of_the_python_api_reach_its_users(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        packed = set(archive.namelist())
+    typed = [room for room in ROOMS if room not in ("cli", "stacks")]
+    assert [room for room in typed if f"{room}/py.typed" not in packed] == []
+
+
 def test_the_wheel_has_nothing_that_builds_pulumis_engine(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()

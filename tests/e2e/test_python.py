@@ -31,6 +31,16 @@ def test_a_program_rents_runs_and_gives_back(gpuctl: Gpuctl, tmp_path: Path) -> 
     assert run.results().record.exit_code == 0  # kept on this machine
 
 
+def test_a_new_cluster_that_does_not_become_ready_is_removed(
+    gpuctl: Gpuctl, tmp_path: Path
+) -> None:
+    file = cluster_file(tmp_path, "broken", nodes=1, network=DIRECT, setup={"commands": ["exit 7"]})
+    with pytest.raises(api.NodeError) as caught:
+        api.up(file, lab=gpuctl.lab.name, no_lease=True)
+    assert caught.value.__notes__ == ["cluster broken has been removed"]
+    assert api.clusters(lab=gpuctl.lab.name) == ()
+
+
 def test_the_first_example_of_the_page_works_in_a_notebook(
     gpuctl: Gpuctl,
     tmp_path: Path,

@@ -51,7 +51,7 @@ API: dict[str, tuple[Callable[..., Any], ...]] = {
     "stop": (Run.stop,),
     "support": (gpuctl.support,),
     "templates": (gpuctl.templates,),
-    "top": (Cluster.usage, gpuctl.usage, Run.usage),
+    "top": (Cluster.usage, gpuctl.usage, Run.usage, Run.past_usage),
     "up": (gpuctl.up, gpuctl.propose),
     "validate": (gpuctl.validate,),
     "wait": (Run.wait,),
@@ -81,7 +81,7 @@ OPTIONS_WITHOUT_PARAMETER = {
     # A part of the name: an object of the API is a cluster, or a run.
     "cluster": "the method's object",
     "run": "the method's object",
-    "top name": "each of the three functions has one meaning of it",
+    "top name": "each of the functions has one meaning of it",
     # Separate functions.
     "iam-policy boundary": "iam_boundary",
     "lab status leftovers": "Lab.leftovers",

@@ -1,10 +1,16 @@
 """The page about Python says what the code does, and its examples are right."""
 
+import inspect
 import os
 import subprocess
 import sys
+from dataclasses import is_dataclass
 from pathlib import Path
+from typing import get_args, get_type_hints
 
+import gpuctl
+from config.models import Value
+from gpuctl import Cluster, Lab, Run, values
 from gpuctl.reference import MARKER, PAGE, replace_reference
 from tests.docs.pages import HOME, blocks
 
@@ -13,6 +19,21 @@ def test_page_is_generated() -> None:
     text = PAGE.read_text()
     assert MARKER in text
     assert text == replace_reference(text), "run `make docs`"
+
+
+def test_the_types_of_what_is_returned_can_be_imported() -> None:
+    functions = [getattr(gpuctl, name) for name in dir(gpuctl)]
+    functions += [each for owner in (Cluster, Lab, Run) for each in vars(owner).values()]
+    missing = set()
+    for function in filter(inspect.isfunction, functions):
+        stack = [get_type_hints(inspect.unwrap(function)).get("return")]
+        while stack:
+            kind = stack.pop()
+            stack += get_args(kind)
+            is_value = is_dataclass(kind) or (isinstance(kind, type) and issubclass(kind, Value))
+            if is_value and getattr(kind, "__name__", "") not in values.__all__:
+                missing.add(kind)
+    assert missing == set()
 
 
 def test_examples_have_the_types_of_the_api(tmp_path: Path) -> None:
