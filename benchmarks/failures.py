@@ -29,23 +29,26 @@ def main() -> None:
         with two_machines(folder) as there:
             for row in ROWS:
                 shown = [show(row, there, folder / "runs") for _ in range(arguments.times)]
-                noticed = [one.noticed for one in shown if one.noticed is not None]
+                noticed = [failure.noticed for failure in shown if failure.noticed is not None]
                 found.append(
                     {
                         "row": row.name,
                         "code": shown[0].result.exit_code,
                         "reason": shown[0].result.reason,
                         "noticed": min(noticed) if noticed else None,
-                        "ended": min(one.ended for one in shown),
+                        "ended": min(failure.ended for failure in shown),
                     }
                 )
     if arguments.json:
         print(json.dumps(found, indent=2))
         return
-    for one in found:
-        seconds = one["noticed"]
+    for failure in found:
+        seconds = failure["noticed"]
         shown_s = "" if seconds is None else f"{seconds:.2f}"
-        print(f"{one['row']:34} {one['code']:4} {shown_s:>7} {one['ended']:7.2f}  {one['reason']}")
+        print(
+            f"{failure['row']:34} {failure['code']:4} {shown_s:>7} {failure['ended']:7.2f}"
+            f"  {failure['reason']}"
+        )
 
 
 if __name__ == "__main__":

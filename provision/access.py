@@ -74,7 +74,9 @@ def grant(name: str, text: str, target: Target) -> Access:
     known_record(name, target)  # else the lock would make a folder for an unknown cluster
     with cluster_lock(name, "gpuctl grant", target):
         record, inventory = known_record(name, target), load_inventory(name, target)
-        known = [one for other in records(target) for one in other.grants if not one.is_revoked]
+        known = [
+            entry for other in records(target) for entry in other.grants if not entry.is_revoked
+        ]
         keys = _keys(text, known, f"gpuctl grant {name} ~/.ssh/id_ed25519.pub")
         for key in keys:
             if key.key in _own_keys(record, target):
@@ -105,7 +107,7 @@ def revoke(name: str, text: str, target: Target) -> Access:
         _, answers = _change(record, changed, inventory, target)
         again = _repeat("revoke", name, keys, answers)
         raise_failures(answers, f"{_names(keys)} may still have access there", again)
-    ended = {name: _ended(one) for name, one in answers.items()}
+    ended = {name: _ended(answer) for name, answer in answers.items()}
     unchecked = tuple(name for name, (_, is_complete) in ended.items() if not is_complete)
     return Access(keys, tuple(machines), sum(count for count, _ in ended.values()), unchecked)
 
@@ -119,7 +121,7 @@ def install_grants(inventory: Inventory, record: ClusterRecord, target: Target) 
     if not record.grants and GRANTED not in record.resolved.bastion_user_data:
         return record
     machines = machine_names(inventory)
-    pending = tuple(one.model_copy(update={"open": tuple(machines)}) for one in record.grants)
+    pending = tuple(entry.model_copy(update={"open": tuple(machines)}) for entry in record.grants)
     record, answers = _change(record, pending, inventory, target)
     again = f"see `gpuctl grant {record.name}`, and repeat `gpuctl up`"
     raise_failures(answers, "the keys of colleagues are not as granted", again)
@@ -160,7 +162,7 @@ def with_grants(
 
     A key that has access keeps its name and the time since when it has it.
     """
-    found = {one.key: one for one in grants}
+    found = {entry.key: entry for entry in grants}
     for key in keys:
         before = found.get(key.key)
         if before is None or before.is_revoked:
@@ -174,7 +176,9 @@ def with_revocations(
 ) -> tuple[Grant, ...]:
     """Return the grants, those of the keys revoked, which no machine has confirmed yet."""
     gone, update = {key.key for key in keys}, {"is_revoked": True, "open": tuple(machines)}
-    return tuple(one.model_copy(update=update) if one.key in gone else one for one in grants)
+    return tuple(
+        entry.model_copy(update=update) if entry.key in gone else entry for entry in grants
+    )
 
 
 def confirmed(grants: Sequence[Grant], failed: Collection[str]) -> tuple[Grant, ...]:
@@ -183,10 +187,10 @@ def confirmed(grants: Sequence[Grant], failed: Collection[str]) -> tuple[Grant, 
     A revoked one that no machine has any more is dropped.
     """
     left = (
-        one.model_copy(update={"open": tuple(name for name in one.open if name in failed)})
-        for one in grants
+        entry.model_copy(update={"open": tuple(name for name in entry.open if name in failed)})
+        for entry in grants
     )
-    return tuple(one for one in left if one.open or not one.is_revoked)
+    return tuple(entry for entry in left if entry.open or not entry.is_revoked)
 
 
 def machine_script(grants: Sequence[Grant]) -> str:
@@ -194,10 +198,10 @@ def machine_script(grants: Sequence[Grant]) -> str:
 
     A second call changes nothing.
     """
-    revoked = [one.key for one in grants if one.is_revoked]
+    revoked = [entry.key for entry in grants if entry.is_revoked]
     values = {
         "granted": "\n".join(
-            f"{one.key} {one.name} {GRANTED}" for one in grants if not one.is_revoked
+            f"{entry.key} {entry.name} {GRANTED}" for entry in grants if not entry.is_revoked
         ),
         "gone": " ".join(key.split()[1] for key in revoked),
         "fingerprints": " ".join(fingerprint(key) for key in revoked),
@@ -242,15 +246,15 @@ def _ended(answer: Completed | GpuctlError) -> tuple[int, bool]:
 def _revocable(record: ClusterRecord, text: str, target: Target) -> tuple[PublicKey, ...]:
     """Return the granted keys that `text` names; InputError if it names another one."""
     own = _own_keys(record, target)
-    known = {name for one in record.grants for name in (one.name, fingerprint(one.key))}
-    names = {name for one in own.values() for name in (one.name, one.fingerprint)}
+    known = {name for entry in record.grants for name in (entry.name, fingerprint(entry.key))}
+    names = {name for key in own.values() for name in (key.name, key.fingerprint)}
     if text in names - known:
         raise _own_key(record.name)
     keys = _keys(text, record.grants, f"`gpuctl grant {record.name}` lists them")
     for key in keys:
         if key.key in own:
             raise _own_key(record.name)
-        if key.key not in {one.key for one in record.grants}:
+        if key.key not in {entry.key for entry in record.grants}:
             raise InputError(
                 f"{key.name} ({key.fingerprint}) was not granted to cluster {record.name}",
                 f"`gpuctl grant {record.name}` lists the keys that were",
@@ -262,9 +266,11 @@ def _keys(text: str, known: Iterable[Grant], hint: str) -> tuple[PublicKey, ...]
     """Return the keys that a path, a key's text, a known name or a fingerprint names."""
     if is_key_text(text):
         return (parse_public_key(text, "the text"),)
-    named = {one.key: one for one in known if text and text in (one.name, fingerprint(one.key))}
+    named = {
+        entry.key: entry for entry in known if text and text in (entry.name, fingerprint(entry.key))
+    }
     if named:
-        return tuple(_trusted(f"{one.key} {one.name}") for one in named.values())
+        return tuple(_trusted(f"{entry.key} {entry.name}") for entry in named.values())
     path = Path(text).expanduser()
     if path.exists() or "/" in text or text.endswith(".pub"):
         return (read_public_key(path),)

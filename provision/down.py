@@ -105,7 +105,7 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
         removed: list[str] = []
         collect = _collector(removed, report)
         killed = record is None or record.status in ("creating", "destroying")
-        killed = killed or any(KINDS[one.kind].service == "guardduty" for one in existing)
+        killed = killed or any(KINDS[resource.kind].service == "guardduty" for resource in existing)
         # An `up` that was killed just now: EC2 may not list its last resources yet.
         settled = time.monotonic() + (SETTLE_S if record and record.status == "creating" else 0)
         if stack is not None:

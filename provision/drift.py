@@ -87,7 +87,7 @@ def drift(name: str, target: Target, report: Reporter) -> Drift:
         record.id,
         record.region,
         found.changes,
-        tuple(f"{one.kind} {one.id}" for one in unknown),
+        tuple(f"{resource.kind} {resource.id}" for resource in unknown),
         tuple(others),
     )
 

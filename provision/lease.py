@@ -74,7 +74,7 @@ def note_launches(record: ClusterRecord, target: Target) -> None:
     found = find_instances(client(target, "ec2"), record.name, record.id)
     own = timedelta(seconds=lifetime.max)
     new = (instance for instance in found if instance.state in ALIVE and end_of(instance) is None)
-    write_ends({one.id: one.since + own for one in new if one.since}, target)
+    write_ends({machine.id: machine.since + own for machine in new if machine.since}, target)
 
 
 def note_ends(inventory: Inventory, record: ClusterRecord, target: Target) -> None:
@@ -86,8 +86,12 @@ def note_ends(inventory: Inventory, record: ClusterRecord, target: Target) -> No
         asked, ids = asyncio.run(_ask(inventory)), _ids(inventory)
         left = {ids[name]: _number(answer) for name, answer in asked.items()}
         now = datetime.now(UTC).timestamp()
-        ends = {one: -(-(now + seconds) // 60) * 60 for one, seconds in left.items() if seconds}
-        write_ends({one: datetime.fromtimestamp(end, UTC) for one, end in ends.items()}, target)
+        ends = {
+            machine: -(-(now + seconds) // 60) * 60 for machine, seconds in left.items() if seconds
+        }
+        write_ends(
+            {machine: datetime.fromtimestamp(end, UTC) for machine, end in ends.items()}, target
+        )
 
 
 async def _ask(inventory: Inventory) -> Answers:
@@ -115,7 +119,7 @@ async def _join(inventory: Inventory, new: Collection[str]) -> int:
     """Let the machines `new` end with the last one of the others; return the seconds until then."""
     async with connect(inventory) as connections:
         asked = await on_all(connections, inventory, SECONDS_LEFT, SECONDS_LEFT)
-        left = _seconds_left({name: one for name, one in asked.items() if name not in new})
+        left = _seconds_left({name: answer for name, answer in asked.items() if name not in new})
         nodes = tuple(node for node in inventory.nodes if node.name in new)
         joining = inventory.model_copy(update={"nodes": nodes, "bastion": None})
         moved = await on_all(connections, joining, set_end(max(left)), "")
@@ -157,7 +161,7 @@ async def _move(
 def _seconds_left(asked: Answers) -> list[int]:
     """Return the seconds that each machine has left; raise NodeError if one has no answer."""
     raise_failures(asked, "no answer about the end", "no machine was changed")
-    left = {name: _number(one) for name, one in asked.items()}
+    left = {name: _number(answer) for name, answer in asked.items()}
     unlimited = [name for name, seconds in left.items() if seconds is None]
     if unlimited:
         raise NodeError(

@@ -47,9 +47,9 @@ async def on_all(
 def failures(answers: Answers) -> dict[str, str]:
     """Return the reason of each machine that failed, by name."""
     return {
-        name: one.message if isinstance(one, GpuctlError) else one.complaint
-        for name, one in answers.items()
-        if isinstance(one, GpuctlError) or one.exit_status != 0
+        name: answer.message if isinstance(answer, GpuctlError) else answer.complaint
+        for name, answer in answers.items()
+        if isinstance(answer, GpuctlError) or answer.exit_status != 0
     }
 
 

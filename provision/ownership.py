@@ -44,7 +44,9 @@ def ownership(resources: list[Resource], ours: str, region: str) -> Ownership:
         id=resources[0].cluster_id,
         owner=", ".join(owners),
         region=region,
-        since=min((one.since for one in resources if one.since is not None), default=None),
+        since=min(
+            (resource.since for resource in resources if resource.since is not None), default=None
+        ),
         is_ours=all(is_same_owner(owner, ours) for owner in owners),
     )
 
@@ -65,7 +67,7 @@ def find_ownership(name: str, target: Target, cluster_id: str | None = None) -> 
     found = [
         resource for resource in find_all(target, name) if cluster_id in (None, resource.cluster_id)
     ]
-    if len({one.cluster_id for one in found}) != 1:
+    if len({resource.cluster_id for resource in found}) != 1:
         return None
     return ownership(found, owner_tag(caller(target), target), target.region)
 

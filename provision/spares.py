@@ -115,7 +115,7 @@ class Spares:
             report(
                 Progress(STAGE, node.name, "running", f"replaces {node.instance_id}: {node.cause}")
             )
-        terminate(client(self.target, "ec2"), [one.instance_id for one in broken])
+        terminate(client(self.target, "ec2"), [node.instance_id for node in broken])
         # The cluster exists, so that it cannot move to another zone.
         placed = self.resolved.model_copy(update={"zones": (self.resolved.zone,)})
         placed = refresh_foreign_tags(placed, self.target, self.stack)
@@ -128,6 +128,6 @@ class Spares:
             )
         launch = FleetLaunch(placed, plan, self.stack, self.target, on_zone=lambda _: None)
         fleet = launch.carry_out(report)
-        for one in broken:
-            report(Progress(STAGE, one.name, "done", f"replaces {one.instance_id}"))
+        for broken_node in broken:
+            report(Progress(STAGE, broken_node.name, "done", f"replaces {broken_node.instance_id}"))
         return fleet

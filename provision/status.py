@@ -206,7 +206,7 @@ def _end(record: ClusterRecord | None, existing: Sequence[Resource]) -> str | No
     """Return when the first machine of the cluster powers off: by its tag, else by the record."""
     machines = [resource for resource in existing if resource.kind == "instance"]
     ends = [end for machine in machines if (end := end_of(machine))]
-    launches = [one.since for one in machines if one.since and end_of(one) is None]
+    launches = [machine.since for machine in machines if machine.since and end_of(machine) is None]
     if record and (own := lease_end(record, launches)):
         ends.append(own)
     return min(ends).isoformat(timespec="seconds") if ends else None

@@ -72,7 +72,7 @@ class FleetPlan:
     @property
     def kept(self) -> dict[str, OlderSettings]:
         """The nodes that keep older settings, because nobody has named them."""
-        return {name: one for name, one in self.older.items() if name not in self.replaced}
+        return {name: node for name, node in self.older.items() if name not in self.replaced}
 
     @property
     def access_prices(self) -> tuple[tuple[str, float | None], ...]:
@@ -91,7 +91,7 @@ class FleetPlan:
 
     def check_replacement(self) -> None:
         """Raise InputError if nodes would keep settings in which all nodes must agree."""
-        stuck = {name: one.reason for name, one in self.kept.items() if not one.may_stay}
+        stuck = {name: node.reason for name, node in self.kept.items() if not node.may_stay}
         if not stuck:
             return
         why = "; ".join(dict.fromkeys(stuck.values()))
@@ -310,11 +310,15 @@ def _name_taken(resolved: Resolved, found: list[Resource]) -> InputError:
     name, ours = resolved.cluster.name, resolved.tags[OWNER_TAG]
     ids = sorted({node.cluster_id for node in found})
     taken = [
-        ownership([one for one in found if one.cluster_id == cluster_id], ours, resolved.region)
+        ownership(
+            [resource for resource in found if resource.cluster_id == cluster_id],
+            ours,
+            resolved.region,
+        )
         for cluster_id in ids
     ]
     whose = "; ".join(f"{cluster.text} (id {cluster.id or 'none'})" for cluster in taken)
-    others = sorted({one.owner for one in taken if not one.is_ours})
+    others = sorted({cluster.owner for cluster in taken if not cluster.is_ours})
     of_it = f"resources of a cluster '{name}' exist"
     count = (
         f"1 resource of a cluster '{name}' exists" if len(found) == 1 else f"{len(found)} {of_it}"

@@ -91,10 +91,10 @@ def _is_slower(here: float, lab: float) -> bool:
 
 def _of_states(lifecycles: Sequence[StatesOfKind], lab: Sequence[StepRecord]) -> Iterator[str]:
     known = defaultdict[str, dict[str, float | None]](dict)
-    for one in (one for step in lab for one in step.lifecycles):
-        for state, seconds in one.states.items():
-            before = known[one.kind].get(state)
-            known[one.kind][state] = max(filter(None, (before, seconds)), default=None)
+    for of_lab in (lifecycle for step in lab for lifecycle in step.lifecycles):
+        for state, seconds in of_lab.states.items():
+            before = known[of_lab.kind].get(state)
+            known[of_lab.kind][state] = max(filter(None, (before, seconds)), default=None)
     for lifecycle in lifecycles:
         if lifecycle.kind not in known:
             yield f"{lifecycle.kind}: is not in the lab's record"

@@ -190,8 +190,8 @@ def lifecycles(calls: Iterable[Call]) -> tuple[StatesOfKind, ...]:
     """Return the states that resources were seen in, by kind."""
     seen = defaultdict[tuple[str, str], dict[str, float]](dict)
     for call in sorted(calls, key=lambda call: call.at):
-        for one in call.states:
-            seen[one.kind, one.id].setdefault(one.state, call.at)
+        for found in call.states:
+            seen[found.kind, found.id].setdefault(found.state, call.at)
     kinds = defaultdict[str, dict[str, float | None]](dict)
     for (kind, _), states in seen.items():
         for state, left in _durations(states).items():

@@ -127,7 +127,9 @@ def _machines(resolved: Resolved, key: str) -> list[MachineSpec]:
             user_data=data.encode(),
             authorized_keys=(),
             instance_type=name,
-            efa_interfaces=sum(one.type != "interface" for one in layout) if is_node else 0,
+            efa_interfaces=sum(interface.type != "interface" for interface in layout)
+            if is_node
+            else 0,
             local_disks=kind.local_disks if is_node else 0,
         )
         for number, (is_node, data, image, name) in enumerate(users, start=4)

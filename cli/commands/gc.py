@@ -84,7 +84,7 @@ def _choose(
     elif sure and not _agrees(f"Remove {render.count_text(sure)}?", out):
         chosen = []
     if can_ask and not doubtful:
-        chosen += [one for one in in_doubt if _agrees(_doubt_question(one), out)]
+        chosen += [cluster for cluster in in_doubt if _agrees(_doubt_question(cluster), out)]
     return chosen
 
 

@@ -43,8 +43,10 @@ def validate(
         document = [
             {
                 "file": str(path),
-                "ok": not any(one.severity == "error" for one in complaints),
-                "complaints": [{**vars(one), "severity": one.severity} for one in complaints],
+                "ok": not any(complaint.severity == "error" for complaint in complaints),
+                "complaints": [
+                    {**vars(complaint), "severity": complaint.severity} for complaint in complaints
+                ],
             }
             for path, complaints in found.items()
         ]
@@ -54,7 +56,7 @@ def validate(
         for diagnostic in load.fold_ignored(complaints):
             if diagnostic.severity != "error":
                 out.say(str(diagnostic))
-        if not any(one.severity == "error" for one in complaints):
+        if not any(complaint.severity == "error" for complaint in complaints):
             out.say(f"{path}: ok")
     if errors:
         raise InvalidFiles(errors)

@@ -53,7 +53,7 @@ def _cells(change: "MeasurementChange") -> tuple[str, ...]:
         str(change.size),
         change.half,
         *(f"{figures.time_us:.1f}" for figures in (before, after)),
-        *(f"{one.busbw:.2f}" for one in (before, after)),
+        *(f"{row.busbw:.2f}" for row in (before, after)),
         f"{100 * change.change:+.1f} %",
         f"{100 * change.noise:.1f} %",
         "" if change.mark == "same" else change.mark,

@@ -98,7 +98,7 @@ def _total(survey: "Survey") -> str:
 def count_text(clusters: "Sequence[FoundCluster]") -> str:
     """Return the number of resources and clusters, and of instances among them."""
     resources = sum(len(cluster.resources) for cluster in clusters)
-    instances = sum(one.instances for one in clusters)
+    instances = sum(cluster.instances for cluster in clusters)
     machines = f", {instances} of them instances" if instances else ""
     return f"{number(resources, 'resource')} of {number(len(clusters), 'cluster')}{machines}"
 

@@ -30,7 +30,7 @@ def plot_lines(tables: "Sequence[Table]") -> "Iterator[str]":
 def _plot(
     series: "Series", points: "Mapping[tuple[int, Half], Figures]", width: int
 ) -> "Iterator[str]":
-    drawn = {point: one.busbw for point, one in points.items() if one.busbw > 0}
+    drawn = {point: row.busbw for point, row in points.items() if row.busbw > 0}
     if not drawn:
         yield f"{series.title}: no bandwidth above 0.00 GB/s"
         return

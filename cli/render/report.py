@@ -75,7 +75,7 @@ def _head(reports: Sequence[Report]) -> str:
     title = runs[0].run_id if len(runs) == 1 else f"{len(runs)} runs of {names}"
     facts = [_facts(report) for report in reports]
     known = dict.fromkeys(name for fact in facts for name in fact)
-    rows = [(name, *(one.get(name, "") for one in facts)) for name in known]
+    rows = [(name, *(fact.get(name, "") for fact in facts)) for name in known]
     heads = ["", *(escape(run.run_id) for run in runs)] if len(runs) > 1 else []
     return f"<h1>{escape(title)}</h1>\n" + _table(rows, heads)
 
@@ -268,9 +268,10 @@ def _transport(report: Report) -> str:
     rows = []
     for rank, name in enumerate(report.names):
         words = [
-            one.text.removeprefix(f"{name} ") + ("" if one.level == "proof" else f" ({one.level})")
-            for one in seen
-            if one.rank == rank
+            network.text.removeprefix(f"{name} ")
+            + ("" if network.level == "proof" else f" ({network.level})")
+            for network in seen
+            if network.rank == rank
         ]
         rows.append(
             (escape(name), escape("; ".join(words)) or "NCCL printed nothing that shows it")

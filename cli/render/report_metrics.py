@@ -40,4 +40,4 @@ def table(report: Report) -> tuple[list[str], list[list[str]]]:
 
 def curves(report: Report) -> Iterable[Spec]:
     """Return the charts of the run's course."""
-    return (curve(one) for one in report.course.curves)
+    return (curve(metric) for metric in report.course.curves)

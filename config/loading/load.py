@@ -130,7 +130,7 @@ def fold_ignored(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     ]
     if len(ignored) < 2:
         return every
-    paths = (one.message.partition(IGNORED)[0].strip("'") for one in ignored)
+    paths = (diagnostic.message.partition(IGNORED)[0].strip("'") for diagnostic in ignored)
     names = list(dict.fromkeys(path.rpartition(".")[2] for path in paths))
     more = f" and {len(names) - _FIELDS} more" if names[_FIELDS:] else ""
     folded = replace(
@@ -138,7 +138,7 @@ def fold_ignored(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
         message=f"{len(ignored)} fields are ignored: {', '.join(names[:_FIELDS])}{more}",
         hint="see that the job does not need them: `gpuctl validate --json` has the reasons",
     )
-    return [one for one in every if one not in ignored] + [folded]
+    return [diagnostic for diagnostic in every if diagnostic not in ignored] + [folded]
 
 
 def _cluster(document: Document) -> tuple[Cluster | None, list[Diagnostic]]:

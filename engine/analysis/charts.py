@@ -109,9 +109,9 @@ def latency(title: str, lines: Lines) -> Spec:
 def heat_map(pairs: Sequence[Pair]) -> Spec:
     """Return the heat map of the bandwidth between hosts, which has every pair twice."""
     both = {
-        (one, two): pair.busbw
+        (host, other): pair.busbw
         for pair in pairs
-        for one, two in ((pair.first, pair.second), (pair.second, pair.first))
+        for host, other in ((pair.first, pair.second), (pair.second, pair.first))
     }
     names = sorted({name for pair in both for name in pair})
     return _heat_map("Bus bandwidth between two hosts, GB/s", both, names, (None, None))
@@ -135,9 +135,9 @@ def _heat_map(
 ) -> Spec:
     """Return the heat map with a column for each first name, and the figure in every cell."""
     values = [
-        {"first": one, "second": two, "busbw": speed,
+        {"first": host, "second": other, "busbw": speed,
          "text": "failed" if speed is None else f"{speed:.4g}"}
-        for (one, two), speed in speeds.items()
+        for (host, other), speed in speeds.items()
     ]  # fmt: skip
     known = [speed for speed in speeds.values() if speed is not None]
     middle = (min(known, default=0) + max(known, default=0)) / 2

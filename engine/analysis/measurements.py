@@ -113,13 +113,13 @@ def _series(facts: Facts, hosts: tuple[int, ...], row: Row) -> Series:
 
 def _figures(repeats: list[Timing]) -> Figures:
     times = [repeat.time_us for repeat in repeats]
-    counted = [one.wrong for one in repeats if one.wrong is not None]
+    counted = [repeat.wrong for repeat in repeats if repeat.wrong is not None]
     return Figures(
         repeats=len(repeats),
         time_us=median(times),
         fastest_us=min(times),
         slowest_us=max(times),
-        algbw=median(one.algbw for one in repeats),
-        busbw=median(one.busbw for one in repeats),
+        algbw=median(repeat.algbw for repeat in repeats),
+        busbw=median(repeat.busbw for repeat in repeats),
         wrong=max(counted, default=None),
     )

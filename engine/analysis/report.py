@@ -89,4 +89,6 @@ def pairs_in(tables: Iterable[Table]) -> tuple[Pair, ...]:
         best[hosts[0], hosts[1]] = max(found, default=None)
     if len(best) < 2:
         return ()
-    return tuple(Pair(first=one, second=two, busbw=busbw) for (one, two), busbw in best.items())
+    return tuple(
+        Pair(first=first, second=second, busbw=busbw) for (first, second), busbw in best.items()
+    )

@@ -69,7 +69,7 @@ def propose(run: Run, region: str | None = None) -> Proposal:
     clusters = {name: _cluster(run, needs, name, region) for name in _candidates(needs)}
     found = {name: _misfits(run, cluster) for name, cluster in clusters.items()}
     offers = [_offer(clusters[name]) for name, several in found.items() if not several]
-    misses = Counter(one.wanted for several in found.values() for one in several)
+    misses = Counter(miss.wanted for several in found.values() for miss in several)
     excluded = dict(misses.most_common())
     if not offers:
         raise InputError(*_nothing_fits(run, found, excluded))

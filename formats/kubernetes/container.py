@@ -64,7 +64,11 @@ class Container:
 
     def as_command(self, known: Collection[str]) -> str:
         """Return its commands in a subshell, so that folder and variables are its own."""
-        values = {name: one.value for name, one in self.env.items() if isinstance(one.value, str)}
+        values = {
+            name: variable.value
+            for name, variable in self.env.items()
+            if isinstance(variable.value, str)
+        }
         lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
         *before, last = self._own_commands(known)
         lines += [*(f"{line} || exit" for line in before), last]

@@ -24,7 +24,9 @@ def read_manifest(
     made = convert(manifest)
     of_schema = schema_mistakes(document, schema)
     unknown = [mistake for mistake in of_schema if mistake.code == "E101"]
-    refused = [one.at for one in manifest.mistakes if one.code == "E225" and one.on_key]
+    refused = [
+        mistake.at for mistake in manifest.mistakes if mistake.code == "E225" and mistake.on_key
+    ]
     groups = (unfilled, unknown, manifest.mistakes, of_schema)
     mistakes = [
         mistake

@@ -103,7 +103,7 @@ class Plan:
     def new_machines(self) -> tuple[str, ...]:
         """The names of the instances that would be created, also in place of others."""
         made = [change for change in self.changes if change.op in ("create", "replace")]
-        return tuple(one.name for one in made if one.type == INSTANCE)
+        return tuple(resource.name for resource in made if resource.type == INSTANCE)
 
     @property
     def ends_machines(self) -> bool:
@@ -117,7 +117,11 @@ class Plan:
 
         After a node's instance is gone, its public address stays too: it moves to the new one.
         """
-        made = {one.name for one in self.changes if (one.op, one.type) == ("create", INSTANCE)}
+        made = {
+            change.name
+            for change in self.changes
+            if (change.op, change.type) == ("create", INSTANCE)
+        }
         return all(
             change.op in ("same", "create")
             or (change.op == "update" and change.type == ADDRESS and change.name in made)

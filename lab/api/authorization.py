@@ -86,7 +86,9 @@ class Authorization:
         policy, boundary = self._policy(POLICY) or ALL, self._policy(BOUNDARY)
         iam = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
         arn = given.get("PolicySourceArn")
-        role = next((one for one in list(iam.roles.values()) if one.arn == arn), None)
+        role = next(
+            (candidate for candidate in list(iam.roles.values()) if candidate.arn == arn), None
+        )
         found = "".join(
             _result(
                 action,
@@ -177,11 +179,15 @@ def _account(region: str) -> Account:
 
     def boundary(name: str) -> str | None:
         roles = (role for role in list(iam.roles.values()) if role.name == name)
-        return next((one.permissions_boundary_arn for one in roles), None)
+        return next((role.permissions_boundary_arn for role in roles), None)
 
     def passed(profile: str) -> str | None:
-        profiles = (one for one in list(iam.instance_profiles.values()) if one.name == profile)
-        return next((str(role.arn) for one in profiles for role in one.roles), None)
+        profiles = (
+            candidate
+            for candidate in list(iam.instance_profiles.values())
+            if candidate.name == profile
+        )
+        return next((str(role.arn) for profile in profiles for role in profile.roles), None)
 
     tags = partial(_tags, ec2, files)
     return Account(number, tags, launch, role, boundary, passed)

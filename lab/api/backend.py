@@ -170,7 +170,9 @@ class LabBackend(
             raise in_use(f"The vpc '{vpc_id}' has dependencies and cannot be deleted.")
         vpc = super().delete_vpc(vpc_id)
         # moto leaves the VPC's default network ACL, which AWS deletes with it.
-        for acl in [one for one in self.network_acls.values() if one.vpc_id == vpc_id]:
+        for acl in [
+            candidate for candidate in self.network_acls.values() if candidate.vpc_id == vpc_id
+        ]:
             del self.network_acls[acl.id]
         self.lab.machines.remove_vpc(vpc.cidr_block)
         return vpc

@@ -197,8 +197,14 @@ class CapacityReservations:
             in_use = inside is not None and inside.state in _USABLE
             if instance.state not in ("pending", "running") or in_use:
                 continue
-            fitting = (one for one in places if _matches(known[one], instance.launch))
-            if place := next((one for one in fitting if places[one] > 0), None):
+            fitting = (
+                reservation
+                for reservation in places
+                if _matches(known[reservation], instance.launch)
+            )
+            if place := next(
+                (reservation for reservation in fitting if places[reservation] > 0), None
+            ):
                 instance.capacity_reservation_id = place
                 places[place] -= 1
 

@@ -63,7 +63,9 @@ class Metadata:
         return owner == caller and time.monotonic() < end
 
     def _metadata(self, path: str, caller: str) -> Response:
-        instance = next((one for one in self._instances() if one.private_ip == caller), None)
+        instance = next(
+            (candidate for candidate in self._instances() if candidate.private_ip == caller), None
+        )
         if instance is None or not path.startswith(_DATA):
             return Response(status=404)
         known = {

@@ -122,7 +122,9 @@ class Propagation:
 
     def _young(self, delay: int) -> dict[str, _Kind]:
         now = time.monotonic()
-        return {one: kind for one, (kind, made) in self._created.items() if now - made < delay}
+        return {
+            resource: kind for resource, (kind, made) in self._created.items() if now - made < delay
+        }
 
 
 def _texts(value: Any) -> Iterable[str]:

@@ -106,8 +106,8 @@ class _View:
         name, given = self.request.name, self.request.parameters
         if name in ("CreateTags", "DeleteTags"):
             tags = _request_tags(given.get("Tags", ()))
-            for one in given.get("Resources", ()):
-                yield from self._existing(self.action, one, _TYPES.values(), tags)
+            for asked in given.get("Resources", ()):
+                yield from self._existing(self.action, asked, _TYPES.values(), tags)
             return
         kinds = EC2_ACTIONS.get(name)
         if kinds is None:
@@ -289,8 +289,8 @@ def _texts(value: Any) -> Iterator[str]:
         for part in value.values():
             yield from _texts(part)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _texts(one)
+        for item in value:
+            yield from _texts(item)
 
 
 def _request_tags(tags: Any) -> dict[str, str]:

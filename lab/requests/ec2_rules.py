@@ -188,7 +188,7 @@ def _check_tags(request: Request) -> Iterator[Problem]:
     given = request.parameters
     lists = [specification.get("Tags", []) for specification in given.get("TagSpecifications", [])]
     in_template = given.get("LaunchTemplateData", {}).get("TagSpecifications", [])
-    lists += [one.get("Tags", []) for one in in_template]
+    lists += [specification.get("Tags", []) for specification in in_template]
     if request.name == "CreateTags":
         lists.append(given["Tags"])
     for tags in lists:
@@ -226,7 +226,7 @@ def _check_filters(request: Request) -> Iterator[Problem]:
         wanted = filter_.get("Name", "")
         if known and (wanted.partition(":")[0] if wanted[:4] == "tag:" else wanted) not in known:
             yield Problem("value", name, f"The filter '{wanted}' is invalid")
-    if sum(len(one.get("Values", ())) for one in filters) > FILTER_VALUES:
+    if sum(len(condition.get("Values", ())) for condition in filters) > FILTER_VALUES:
         text = f"The maximum number of filter values specified on a single call is {FILTER_VALUES}"
         yield Problem("value", name, text, "FilterLimitExceeded")
 

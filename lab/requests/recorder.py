@@ -49,8 +49,8 @@ def readable(shape: Any, value: Any) -> Any:
     if isinstance(value, Mapping):
         members = shape.members if shape.type_name == "structure" else dict.fromkeys(value, shape)
         return {
-            name: readable(members[name], one) if name in members else str(one)
-            for name, one in value.items()
+            name: readable(members[name], item) if name in members else str(item)
+            for name, item in value.items()
         }
     if isinstance(value, list) and shape.type_name == "list":
         return [readable(shape.member, part) for part in value]

@@ -48,11 +48,11 @@ def delete_endpoints(ec2: Any, ids: Sequence[str]) -> None:
     """
     with aws_errors():
         failed = ec2.delete_vpc_endpoints(VpcEndpointIds=list(ids))["Unsuccessful"]
-    for one in failed:
-        code = str(one["Error"]["Code"])
+    for failure in failed:
+        code = str(failure["Error"]["Code"])
         raise CloudError(
-            f"AWS refused to delete GuardDuty's endpoint {one['ResourceId']}, which keeps the"
-            f" cluster's VPC: {code}: {one['Error']['Message']}",
+            f"AWS refused to delete GuardDuty's endpoint {failure['ResourceId']}, which keeps the"
+            f" cluster's VPC: {code}: {failure['Error']['Message']}",
             "delete the endpoint, or let an administrator allow ec2:DeleteVpcEndpoints; then"
             " repeat `gpuctl down`",
             code,

@@ -24,7 +24,7 @@ def identities(target: Target, operation: str) -> list[Any]:
         listed = list(pages.search(f"{answer}[]"))
     # moto 5.2 ignores the prefix for instance profiles.
     described = [describe(iam, role[name]) for role in listed if role["Path"].startswith(path)]
-    return [one for one in described if one is not None]
+    return [role for role in described if role is not None]
 
 
 def delete_identities(target: Target, names: Sequence[str], are_roles: bool) -> None:

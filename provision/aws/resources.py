@@ -150,7 +150,7 @@ def find(ec2: "EC2Client", cluster: str | None, nouns: Sequence[str] = ()) -> li
     kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service == "ec2"]
     with request_pool(8) as pool:
         found = list(pool.map(lambda kind: _find_kind(ec2, kind, cluster), kinds))
-    return [one for kind in found for one in kind if exists(one)]
+    return [resource for kind in found for resource in kind if exists(resource)]
 
 
 def find_all(
@@ -170,7 +170,7 @@ def find_all(
     with request_pool(4) as pool:
         others = [pool.submit(_find_other, target, kind, cluster, on_denied) for kind in kinds]
         found = find(client(target, "ec2"), cluster, nouns)
-        found += [one for future in others for one in future.result() if exists(one)]
+        found += [resource for future in others for resource in future.result() if exists(resource)]
     order = list(KINDS)
     ours = [resource for resource in found if cluster_id in (None, resource.cluster_id)]
     return sorted(ours, key=lambda one: order.index(one.kind))
@@ -229,7 +229,7 @@ def _find_kind(aws: Any, kind: Kind, cluster: str | None) -> list[Resource]:
 
 def _of_cluster(kind: Kind, items: Sequence[Any], cluster: str | None) -> list[Resource]:
     resources = [resource for item in items if (resource := _resource(kind, item))]
-    return [one for one in resources if cluster is None or one.cluster == cluster]
+    return [resource for resource in resources if cluster is None or resource.cluster == cluster]
 
 
 def _resource(kind: Kind, item: Any) -> Resource | None:

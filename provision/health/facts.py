@@ -134,7 +134,7 @@ def read(text: str) -> NodeFacts:
         checks=None if verify is None else dict(_checks(verify)),
         clock=began,
         took=max(0.0, ended - began) if began is not None and ended is not None else 0.0,
-        ended=tuple(name for name, one in sections.items() if one.status in _ENDED),
+        ended=tuple(name for name, section in sections.items() if section.status in _ENDED),
         dcgm=dcgm,
         dcgm_error=dcgm_error,
         loopback=_loopback(sections.get("loopback")),

@@ -55,7 +55,9 @@ class AllFacts:
     @property
     def facts(self) -> dict[str, NodeFacts]:
         """Return the facts of the nodes that answered."""
-        return {name: one for name, one in self.answers.items() if isinstance(one, NodeFacts)}
+        return {
+            name: answer for name, answer in self.answers.items() if isinstance(answer, NodeFacts)
+        }
 
 
 @dataclass(frozen=True)

@@ -180,11 +180,11 @@ def optional(actions: Iterable[str]) -> dict[str, str]:
         call for calls in ALL_CALLS if calls.feature is None for call in calls.create + calls.read
     }
     return {
-        one: part.optional
+        action: part.optional
         for part in PARTS
         if part.optional
-        for one in part.actions
-        if one in set(actions) - required
+        for action in part.actions
+        if action in set(actions) - required
     }
 
 

@@ -142,7 +142,7 @@ def _denied(
                     ResourceArns=[resource],
                     ContextEntries=list(context),
                 )
-                results = [one for page in pages for one in page["EvaluationResults"]]
+                results = [result for page in pages for result in page["EvaluationResults"]]
             denied |= {
                 result["EvalActionName"]
                 for result in results

@@ -103,7 +103,7 @@ def _ours(wanted: frozenset[str]) -> Iterator[Statement]:
     makes = _of_ec2(wanted, lambda one: one.makes)
     changes = _of_ec2(wanted, lambda one: one.changes)
     tags = wanted & {"ec2:CreateTags", "ec2:DeleteTags"}
-    files = {one for one in wanted if one.startswith(_FILES) and is_change(one)}
+    files = {action for action in wanted if action.startswith(_FILES) and is_change(action)}
     made = {action for action in files if action.endswith(":CreateFileSystem")}
     # FSx has no key for the tags of a creation alone.
     yield _allow("Make", makes | made | files & {"fsx:TagResource"}, "*", TAGGING)

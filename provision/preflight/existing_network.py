@@ -238,7 +238,7 @@ def _node_subnets(
     if before is not None and before.existing_network is not None:
         named = before.existing_network.subnets[before.zone]
     if named is not None:
-        subnet = next((one for one in found.subnets if one.id == named), None)
+        subnet = next((candidate for candidate in found.subnets if candidate.id == named), None)
         if subnet is None:
             gone = InputError(
                 f"network.vpc: {found.vpc} no longer has {named}, the subnet of cluster"
@@ -248,19 +248,21 @@ def _node_subnets(
             return [], [gone]
         return [subnet], _subnet_problems(subnet, wanted, route, needed)
     where = f"network.vpc: no subnet of {found.vpc}"
-    in_zones = [one for one in found.subnets if wanted.zones is None or one.zone in wanted.zones]
+    in_zones = [
+        subnet for subnet in found.subnets if wanted.zones is None or subnet.zone in wanted.zones
+    ]
     if not in_zones:
         zones = ", ".join(wanted.zones or ())
         return [], [InputError(f"{where} is in {zones}", "create one there, or name another VPC")]
     routed = [subnet for subnet in in_zones if subnet.route == route]
     if not routed:
-        names = ", ".join(one.id for one in in_zones)
+        names = ", ".join(subnet.id for subnet in in_zones)
         return [], [InputError(f"{where} {_NEEDS[route]} ({names} have none)", _route_hint(route))]
     best: dict[str, ExistingSubnet] = {}
-    for one in routed:
-        if one.free > best.get(one.zone, ExistingSubnet("", "", route, -1)).free:
-            best[one.zone] = one
-    if chosen := [one for one in best.values() if one.free >= needed]:
+    for candidate in routed:
+        if candidate.free > best.get(candidate.zone, ExistingSubnet("", "", route, -1)).free:
+            best[candidate.zone] = candidate
+    if chosen := [subnet for subnet in best.values() if subnet.free >= needed]:
         return chosen, []
     most = max(best.values(), key=lambda one: one.free)
     return [], [

@@ -125,8 +125,8 @@ def differing_versions(ec2: "EC2Client", plan: Plan) -> dict[str, frozenset[str]
             LaunchTemplateId=plan.template, Versions=[*older, plan.newest]
         )
     data: dict[str, Any] = {
-        str(one["VersionNumber"]): one["LaunchTemplateData"]
-        for one in answer["LaunchTemplateVersions"]
+        str(version["VersionNumber"]): version["LaunchTemplateData"]
+        for version in answer["LaunchTemplateVersions"]
     }
     newest = data[plan.newest]
     return {

@@ -130,7 +130,7 @@ def _places(ec2: "EC2Client", cluster: Cluster, raw: Any) -> tuple[int, int, int
         for instance in find_instances(ec2, cluster.name)
         if instance.attributes.get("CapacityReservationId") == cluster.capacity.id
     ]
-    alive = sum(one.state in ALIVE for one in inside)
+    alive = sum(instance.state in ALIVE for instance in inside)
     return int(raw["AvailableInstanceCount"]), cluster.nodes - alive, len(inside) - alive
 
 

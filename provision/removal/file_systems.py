@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 from config.errors import CloudError
@@ -29,8 +30,8 @@ def delete_file_systems(target: Target, resources: list[Resource]) -> None:
     delete = _delete_efs if service == "efs" else _delete_lustre
     for resource in resources:
         delete(aws, resource)
-    for one in [resource.id for resource in resources]:
-        _until_gone(lambda one=one: _describe(aws, service, one), one)  # type: ignore[misc]
+    for resource in resources:
+        _until_gone(partial(_describe, aws, service, resource.id), resource.id)
 
 
 def _delete_efs(efs: Any, resource: Resource) -> None:
@@ -41,10 +42,8 @@ def _delete_efs(efs: Any, resource: Resource) -> None:
         found: list[Any] = efs.describe_mount_targets(FileSystemId=file_system_id)["MountTargets"]
         return found
 
-    for one in call_unless_gone(targets, _GONE) or []:
-        _when_allowed(
-            lambda one=one: efs.delete_mount_target(MountTargetId=one["MountTargetId"])  # type: ignore[misc]
-        )
+    for target in call_unless_gone(targets, _GONE) or []:
+        _when_allowed(partial(efs.delete_mount_target, MountTargetId=target["MountTargetId"]))
     _until_gone(targets, f"the mount targets of {file_system_id}")
     _when_allowed(lambda: efs.delete_file_system(FileSystemId=file_system_id))
 

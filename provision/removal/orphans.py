@@ -117,17 +117,19 @@ def judge(resources: Sequence[Resource], region: str, known: Known, now: datetim
         verdict=verdict,
         reasons=reasons,
         since=_iso(min(_dates(resources), default=None)),
-        hourly_usd=sum(leftover_price(one) or 0.0 for one in resources),
+        hourly_usd=sum(leftover_price(resource) or 0.0 for resource in resources),
         unpriced=_unpriced(resources),
-        resources=tuple(_found(one) for one in resources),
+        resources=tuple(_found(resource) for resource in resources),
     )
 
 
 def _doubts(resources: Sequence[Resource], now: datetime) -> tuple[str, ...]:
     """Return why another machine of ours may still use the cluster, or need its data."""
     alive = [resource for resource in resources if resource.state != "shutting-down"]
-    reasons = _machines([one for one in alive if one.kind == "instance"], now)
-    stores = dict.fromkeys(one.kind for one in alive if KINDS[one.kind].service in ("efs", "fsx"))
+    reasons = _machines([resource for resource in alive if resource.kind == "instance"], now)
+    stores = dict.fromkeys(
+        resource.kind for resource in alive if KINDS[resource.kind].service in ("efs", "fsx")
+    )
     reasons += [f"its {kind} may have data" for kind in stores]
     dates = _dates(resources)
     if not dates:

@@ -88,7 +88,9 @@ def _sweep_once(
                 if kind.service in ("ec2", "guardduty"):
                     _remove(ec2, batch, 1 if problems else RETRIES)
                 elif kind.service == "iam":
-                    delete_identities(target, [one.id for one in batch], noun == "IAM role")
+                    delete_identities(
+                        target, [resource.id for resource in batch], noun == "IAM role"
+                    )
                 else:
                     delete_file_systems(target, batch)
             except CloudError as error:
@@ -221,7 +223,7 @@ _FIREWALL = "security group"
 _ALL_AT_ONCE: dict[str, Callable[["EC2Client", list[Resource]], None]] = {
     "instance": _terminate,
     "NAT gateway": _delete_nat,
-    ENDPOINT: lambda ec2, batch: delete_endpoints(ec2, [one.id for one in batch]),
+    ENDPOINT: lambda ec2, batch: delete_endpoints(ec2, [resource.id for resource in batch]),
 }
 
 _REMOVE: dict[str, Callable[["EC2Client", Resource], Any]] = {

@@ -144,7 +144,9 @@ class Agents:
 
     async def watch(self) -> None:
         """Ask Session Manager until every node is online."""
-        while waiting := [one for one, event in self._online.items() if not event.is_set()]:
+        while waiting := [
+            instance for instance, event in self._online.items() if not event.is_set()
+        ]:
             for start in range(0, len(waiting), _MOST_IDS):
                 for instance in await asyncio.to_thread(
                     self._ask, waiting[start : start + _MOST_IDS]

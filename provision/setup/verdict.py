@@ -28,23 +28,23 @@ def judge(
 
     Nodes that failed their set-up have an error instead of facts, and are in it too.
     """
-    seen = {name: one for name, one in answers.items() if not isinstance(one, BrokenNodes)}
+    seen = {name: answer for name, answer in answers.items() if not isinstance(answer, BrokenNodes)}
     failed = {
         answer.message: answer for answer in answers.values() if isinstance(answer, BrokenNodes)
     }
     facts = {name: facts for name, (facts, _) in seen.items()}
     offsets = {name: off for name, (_, off) in seen.items()}
     found = findings_at_up(AllFacts(expected, facts, offsets))
-    lines, hints = list(failed), [one.hint for one in failed.values() if one.hint]
+    lines, hints = list(failed), [error.hint for error in failed.values() if error.hint]
     causes = {name: why for failure in failed.values() for name, why in failure.causes.items()}
     for node in (node for node in inventory.nodes if node.name in seen):
         own = [finding for finding in found if finding.node == node.name]
-        grave = [one for one in own if one.is_grave]
+        grave = [deviation for deviation in own if deviation.is_grave]
         state: State = "failed" if grave else "done"
-        report(Progress("verify", node.name, state, "; ".join(one.text for one in own)))
-        lines += [_line(node, one) for one in grave]
+        report(Progress("verify", node.name, state, "; ".join(deviation.text for deviation in own)))
+        lines += [_line(node, deviation) for deviation in grave]
         if grave:
-            causes[node.name] = "; ".join(one.text for one in grave)
+            causes[node.name] = "; ".join(deviation.text for deviation in grave)
     if lines:
         hints += ["docs/health.md has every check"] if len(lines) > len(failed) else []
         raise BrokenNodes("\n".join(lines), "\n".join(hints), causes)

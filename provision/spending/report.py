@@ -107,9 +107,9 @@ def _sums(found: Sequence[Spending]) -> list[Spending]:
         Spending(
             name,
             "",
-            sum(one.hours for one in same),
+            sum(part.hours for part in same),
             total_usd(same),
-            tuple(dict.fromkeys(source for one in same for source in one.sources)),
+            tuple(dict.fromkeys(source for part in same for source in part.sources)),
         )
         for name, same in rows.items()
     ]

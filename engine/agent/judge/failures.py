@@ -83,7 +83,7 @@ def explain(
         for examination in examined
         if examination.has_failed and examination.rank != first.rank
     ]
-    named = {first.rank, *(one.rank for one in later)}
+    named = {first.rank, *(node.rank for node in later)}
     return Explanation(explained, _followed(later, names), _warnings(names, examined, named))
 
 
@@ -114,9 +114,9 @@ def _first_failure(reported: int, code: int, examined: list[NodeExamined]) -> No
         lambda one: _signal_of(code) in _CRASHES and one.has("crash"),
     )
     for is_cause in tests:
-        for one in examined:
-            if is_cause(one):
-                return one
+        for node in examined:
+            if is_cause(node):
+                return node
     return first
 
 

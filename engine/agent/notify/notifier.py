@@ -132,7 +132,7 @@ class Notifier:
         notice = self._notices.read(event)
         if notice is None:
             return []
-        places = [n for n, one in enumerate(self._targets) if wants(one.on, notice.event)]
+        places = [n for n, target in enumerate(self._targets) if wants(target.on, notice.event)]
         keys = [(notice.number, place) for place in places]
         self._pending.update(dict.fromkeys(keys, self._redacted(notice)))
         return keys

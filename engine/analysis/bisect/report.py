@@ -101,14 +101,14 @@ def describe(suspect: Suspect, names: Sequence[str]) -> str:
     percent = f"{int(100 * suspect.shortfall)} % below"
     if len(suspect.nodes) == 2:
         speeds = ", ".join(
-            f"{names[one.nodes[0]]} to {names[one.nodes[1]]} {_speeds(one)}"
-            for one in suspect.evidence
+            f"{names[measured.nodes[0]]} to {names[measured.nodes[1]]} {_speeds(measured)}"
+            for measured in suspect.evidence
         )
         both = " and ".join(names[node] for node in suspect.nodes)
         return f"{both}: {percent} what both reach with others ({speeds})"
     ways = [WORDS[pair.how] for pair in suspect.evidence]
     words = " and ".join(ways).replace("as sender and as receiver", "as sender and receiver")
-    speeds = ", ".join(_speeds(one) for one in suspect.evidence)
+    speeds = ", ".join(_speeds(measured) for measured in suspect.evidence)
     return f"{names[suspect.nodes[0]]}: {percent} the median of {len(names)} {words} ({speeds})"
 
 

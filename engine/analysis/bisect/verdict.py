@@ -70,7 +70,7 @@ def suspects(measured: Sequence[Measurement]) -> tuple[Suspect, ...]:
     found: dict[tuple[int, ...], list[SpeedEvidence]] = {}
     speeds = node_speeds(measured)
     in_pairs = _compare_pairs(measured, speeds)
-    far = _far([one.gbps / one.usual for one in in_pairs])
+    far = _far([pair.gbps / pair.usual for pair in in_pairs])
     for how, of_nodes in speeds.items():
         usual = median(of_nodes.values()) if of_nodes else 0.0
         for node, speed in of_nodes.items():
@@ -106,8 +106,8 @@ def next_round(nodes: int, gpus: int, done: int, measured: Sequence[Measurement]
     found = suspects(measured)
     slow = {node for suspect in found for node in suspect.nodes if len(suspect.nodes) == 1}
     good = next((node for node in range(nodes) if node not in slow), 0)
-    again = [one.nodes if len(one.nodes) == 2 else (one.nodes[0], good) for one in found]
-    pairs = tuple((one, other) for one, other in again[:MOST_AGAIN] if one != other)
+    again = [test.nodes if len(test.nodes) == 2 else (test.nodes[0], good) for test in found]
+    pairs = tuple((first, other) for first, other in again[:MOST_AGAIN] if first != other)
     return last_round(nodes, found[0].nodes if found else (), pairs)
 
 

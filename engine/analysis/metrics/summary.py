@@ -83,15 +83,15 @@ def _node(rank: int, samples: Sequence[Sample]) -> NodeSummary:
         samples=len(samples),
         seconds=round(seconds, 1),
         cores=samples[-1].cores,
-        cpu=_each_second(increase([one.cpu_s for one in samples]), seconds),
-        memory_peak_bytes=_most(one.memory[0] for one in samples if one.memory),
-        memory_total_bytes=_most(one.memory[1] for one in samples if one.memory),
+        cpu=_each_second(increase([sample.cpu_s for sample in samples]), seconds),
+        memory_peak_bytes=_most(sample.memory[0] for sample in samples if sample.memory),
+        memory_total_bytes=_most(sample.memory[1] for sample in samples if sample.memory),
         disk_bytes=moved("disk", 0, 1),
         network_bytes=moved("network", 0, 1),
         rdma_bytes=moved("rdma", 0, 1),
         rdma_resent_bytes=moved("rdma", 3),
         job_cpu=_each_second(moved("job", 0), seconds),
-        job_memory_peak_bytes=_most(one.job[1] for one in samples if one.job),
+        job_memory_peak_bytes=_most(sample.job[1] for sample in samples if sample.job),
         gpus=_gpus(samples),
     )
 
@@ -125,7 +125,7 @@ def _gpus(samples: Sequence[Sample]) -> tuple[GpuSummary, ...]:
 
 def _gpu(gpu: int, seen: Sequence[tuple[float, GpuReading]]) -> GpuSummary:
     def all_of(read: Callable[[GpuReading], float | None]) -> list[float]:
-        return [value for _, one in seen if (value := read(one)) is not None]
+        return [value for _, sample in seen if (value := read(sample)) is not None]
 
     peak, size = _most(all_of(lambda x: x.memory)), _most(all_of(lambda x: x.memory_total))
     links = increase(all_of(lambda x: None if x.sent is None else x.sent + (x.received or 0)))
@@ -139,7 +139,7 @@ def _gpu(gpu: int, seen: Sequence[tuple[float, GpuReading]]) -> GpuSummary:
         ecc_corrected=increase(all_of(lambda x: x.corrected)),
         ecc_uncorrected=increase(all_of(lambda x: x.uncorrected)),
         nvlink_bytes=links,
-        idle_s=idle_seconds([(at, one.percent) for at, one in seen]),
+        idle_s=idle_seconds([(at, gpu.percent) for at, gpu in seen]),
     )
 
 

@@ -82,8 +82,8 @@ def usage(before: Sample | None, last: Sample, idle: dict[int, float], now: floa
         job_cpu=per_second("job", 0),
         job_memory_bytes=last.job and last.job[1],
         gpus=tuple(
-            _gpu(links.get(one.gpu), one, seconds, now - idle.get(one.gpu, now))
-            for one in last.readings
+            _gpu(links.get(reading.gpu), reading, seconds, now - idle.get(reading.gpu, now))
+            for reading in last.readings
         ),
         gpu_sources=last.sources,
     )

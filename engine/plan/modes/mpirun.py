@@ -91,7 +91,9 @@ def mpirun_launch(
         _RANKS.format(function=layout.function, **dialect.call(job, layout)) for layout in layouts
     )
     head = _FIND.format(**dialect.find(job)) + "".join(calls) + commands
-    hostfiles = {one.hostfile: dialect.hostfile(one.slots) for one in layouts if one.number}
+    hostfiles = {
+        layout.hostfile: dialect.hostfile(layout.slots) for layout in layouts if layout.number
+    }
     checked = slots if any(layout.number == 0 for layout in layouts) else {}
 
     def part(rank: int) -> Part:

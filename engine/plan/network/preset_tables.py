@@ -32,10 +32,10 @@ def _unwise() -> Iterator[str]:
     yield "## Variables that cause a warning\n"
     yield "| variable | with | it | instead | source |"
     yield "| --- | --- | --- | --- | --- |"
-    for one, names in _presets_of_unwise().items():
-        values = ", ".join(f"`{value}`" for value in one.values)
-        name = f"`{one.name}`" + (f" = {values}" if values else "")
-        yield f"| {name} | {', '.join(names)} | {one.why} | {one.instead} | {one.source} |"
+    for unwise, names in _presets_of_unwise().items():
+        values = ", ".join(f"`{value}`" for value in unwise.values)
+        name = f"`{unwise.name}`" + (f" = {values}" if values else "")
+        yield f"| {name} | {', '.join(names)} | {unwise.why} | {unwise.instead} | {unwise.source} |"
 
 
 def _presets_of_unwise() -> dict[BadSetting, list[PresetName]]:

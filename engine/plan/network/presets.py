@@ -173,12 +173,12 @@ def warnings(
     interfaces = names if all(names) else set()
     return tuple(
         dict.fromkeys(
-            f"{setting.where} {one.name} {one.why}; {one.instead}"
+            f"{setting.where} {unwise.name} {unwise.why}; {unwise.instead}"
             if setting.where == "env"
-            else f"{setting.where}: {one.name} {one.why}; {one.instead}"
-            for one in preset.unwise
+            else f"{setting.where}: {unwise.name} {unwise.why}; {unwise.instead}"
+            for unwise in preset.unwise
             for setting in settings
-            if setting.name == one.name and one.is_harmful(setting.value, interfaces)
+            if setting.name == unwise.name and unwise.is_harmful(setting.value, interfaces)
         )
     )
 

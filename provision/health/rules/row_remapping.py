@@ -8,14 +8,14 @@ from provision.health.model import REPLACE, AllFacts, Deviation, Rule
 
 def check(_: str, facts: NodeFacts, __: AllFacts) -> Iterator[Deviation]:
     """Yield the gravest state of each GPU: failed, pending, or rows that were replaced."""
-    for one in facts.remapped:
-        of = f"of {one.bus}"
-        if one.has_failed:
+    for gpu in facts.remapped:
+        of = f"of {gpu.bus}"
+        if gpu.has_failed:
             yield Deviation(f"row remapping {of}", "no failure", "failed", "isolate", REPLACE)
-        elif one.is_pending:
+        elif gpu.is_pending:
             yield Deviation(f"row remapping {of}", "nothing pending", "pending", "reset")
-        elif one.uncorrectable:
-            rows = f"{one.uncorrectable} rows remapped after uncorrectable errors"
+        elif gpu.uncorrectable:
+            rows = f"{gpu.uncorrectable} rows remapped after uncorrectable errors"
             yield Deviation(f"row remapping {of}", "0 rows", rows, "watch", _WATCH)
 
 

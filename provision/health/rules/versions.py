@@ -13,7 +13,7 @@ _MINOR = ("kernel", "system")
 
 def check(name: str, _: NodeFacts, fleet: AllFacts) -> Iterator[Deviation]:
     """Yield each version of the node that is not that of most nodes, or of the newest of two."""
-    known = {node: _versions(one) for node, one in fleet.facts.items()}
+    known = {node: _versions(fact) for node, fact in fleet.facts.items()}
     for software, own in known[name].items():
         if not own:
             continue
