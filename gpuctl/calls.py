@@ -5,6 +5,7 @@ import contextvars
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import wraps
@@ -50,12 +51,14 @@ class Caller:
 def caller_of(options: TargetOptions) -> Caller:
     """Return the target and the watcher of a call with these options."""
     export_state()
-    # A command's umask keeps its files to their owner. This process's umask is its own, so the
-    # folder that has them all is closed instead.
-    state_home().mkdir(mode=0o700, parents=True, exist_ok=True)
     lab = options.get("lab", False)
     places = Places(lab if isinstance(lab, str) else DEFAULT_LAB) if lab else None
     target = choose(places, options.get("region"), options.get("profile"), options.get("backend"))
+    # A command's umask keeps its files to their owner. The umask of this process is not gpuctl's,
+    # so the folders that have the files are closed instead.
+    for folder in (state_home(), target.state):
+        with suppress(OSError):  # an operation that writes there reports it; others need no folder
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return Caller(target, options.get("watcher") or LoggingWatcher())
 
 

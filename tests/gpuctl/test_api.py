@@ -139,9 +139,10 @@ def test_a_wrong_duration_names_its_argument(remembered: Target) -> None:
     )
 
 
-def test_the_folder_with_all_records_is_closed_to_others(remembered: Target) -> None:
+def test_the_folders_with_records_are_closed_to_others(remembered: Target) -> None:
     gpuctl.cluster("demo")
-    assert remembered.state.parent.stat().st_mode & 0o777 == 0o700
+    folders = (remembered.state.parent, remembered.state)
+    assert [folder.stat().st_mode & 0o777 for folder in folders] == [0o700, 0o700]
 
 
 def test_warnings_are_logged(remembered: Target, caplog: pytest.LogCaptureFixture) -> None:
