@@ -5,6 +5,7 @@ the bucket may have written any object: each is read into a type, and a wrong on
 """
 
 import threading
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -103,12 +104,20 @@ def _exchange(target: Target, watcher: Watcher) -> None:
             except ValueError as error:
                 wrong.append(f"{store.url(prefix + name)} is left out: {error}")
         _warn(wrong, store, watcher)
+        new = sorted(ours.keys() - known)
+        # Begins first: a colleague can attach although a journal of another run is not shared.
+        _write(store, prefix, {name: ours[name] for name in new if name.endswith("/begin")})
         share_journals(store, history, target.runs, watcher)
-        for name in sorted(ours.keys() - known):
-            try:
-                store.write(prefix + name, ours[name].model_dump_json(), None)
-            except Changed:
-                continue  # a colleague who follows the run has written it meanwhile
+        _write(store, prefix, {name: ours[name] for name in new if name.endswith("/end")})
+
+
+def _write(store: "Objects", prefix: str, runs: Mapping[str, RunRecord]) -> None:
+    """Write the runs as objects of these names."""
+    for name, run in runs.items():
+        try:
+            store.write(prefix + name, run.model_dump_json(), None)
+        except Changed:
+            continue  # a colleague who follows the run has written it meanwhile
 
 
 def _shared_run(store: "Objects", prefix: str, name: str) -> RunRecord | None:

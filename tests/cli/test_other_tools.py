@@ -41,4 +41,7 @@ def test_every_command_that_is_named_exists() -> None:
 
 def test_a_word_with_a_typing_mistake_names_the_nearest_command(tmp_path: Path) -> None:
     done = gpuctl("upp", home=tmp_path)
-    assert done.stderr.splitlines()[-1] == "Error: No such command 'upp'. Did you mean 'up'?"
+    assert (
+        done.stderr.splitlines()[-1]
+        == "Error: No such command 'upp'. Did you mean 'up', 'support'?"
+    )

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.output import Output
+from config.errors import CloudError
 from config.target import Target
 from engine.record.history import History
 from lab.buckets import make_bucket
@@ -27,9 +28,9 @@ class Member(ChosenTarget):
         return self.there
 
 
-def member(name: str, here: Target) -> Member:
-    there = replace(here, state=here.state / name, backend="s3://runs")
-    return Member(backend="s3://runs", there=there)
+def member(name: str, here: Target, bucket: str = "runs") -> Member:
+    there = replace(here, state=here.state / name, backend=f"s3://{bucket}")
+    return Member(backend=f"s3://{bucket}", there=there)
 
 
 def runs(here: ChosenTarget) -> dict[str, str]:
@@ -61,6 +62,27 @@ def test_a_colleague_sees_a_run_and_its_end(
         run = history.find(plan.run_id)
     assert (run.reason, run.exit_code, run.cluster) == ("its head is gone", 125, plan.cluster)
     assert capsys.readouterr().err == ""
+
+
+def test_run_can_be_attached_to_although_the_journals_of_others_are_not_shared(
+    target: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert target.endpoint is not None
+    make_bucket("begins", target.endpoint, KEY)
+    anna, ben = (member(name, target, "begins") for name in ("anna", "ben"))
+
+    def refuse(*_: object) -> None:
+        raise CloudError("AWS cannot be reached", "try again")
+
+    monkeypatch.setattr("operations.shared_runs.share_journals", refuse)
+    plan = make_plan()
+    with History(anna.remembered().runs) as history:
+        history.begin(plan)
+    share_runs(anna, Output().progress())
+    assert "AWS cannot be reached" in capsys.readouterr().err
+    monkeypatch.undo()
+    share_runs(ben, Output().progress())
+    assert runs(ben) == {plan.run_id: "running"}
 
 
 def test_a_bucket_that_cannot_be_read_is_a_warning(
