@@ -1,15 +1,14 @@
 """The generated halves of docs: cluster-file.md, run-file.md, diagnostics.md, errors.md, formats.
 
-`python -m config.file_reference` writes them from the models and the tables of codes; a test fails
-if a page differs. The part of a page above the marker is written by hand and kept.
+`python -m config.file_reference` writes them from the models and the tables of codes.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from config.bounds import PORT
 from config.catalogue.aws_codes import errors_reference
+from config.generated_page import GeneratedPage
 from config.loading.codes import CODES
 from config.loading.formats import formats
 from config.run.requirements import COUNTS, ONE_SIZE, SIZES
@@ -17,8 +16,6 @@ from config.run.run_file import RUN_TYPES, Run
 from config.run.size import SIZE
 from config.schema import json_schema
 
-MARKER = "<!-- Below: written by `python -m config.file_reference`. -->\n"
-DOCS = Path(__file__).parents[1] / "docs"
 _PATTERNS = {PORT: "port", SIZE: "size", ONE_SIZE: "size", COUNTS: "range", SIZES: "range of sizes"}
 _WORDS = {"array": "list", "boolean": "`true` or `false`", "string": "text"}
 
@@ -72,26 +69,22 @@ def codes_reference() -> str:
     )
 
 
-def pages() -> dict[Path, str]:
-    """Return each page's path and its generated half."""
-    return {
-        DOCS / "cluster-file.md": cluster_reference(),
-        DOCS / "run-file.md": run_reference(),
-        DOCS / "diagnostics.md": codes_reference(),
-        DOCS / "errors.md": errors_reference(),
-        **{DOCS / name: text for form in formats() for name, text in form.pages().items()},
+def pages() -> list[GeneratedPage]:
+    """Return the pages."""
+    references = {
+        "cluster-file.md": cluster_reference(),
+        "run-file.md": run_reference(),
+        "diagnostics.md": codes_reference(),
+        "errors.md": errors_reference(),
+        **{name: text for form in formats() for name, text in form.pages().items()},
     }
-
-
-def replace_reference(page: str, reference: str) -> str:
-    """Return the page with everything below its marker replaced."""
-    return page.partition(MARKER)[0] + MARKER + "\n" + reference
+    return [GeneratedPage(name, "config.file_reference", text) for name, text in references.items()]
 
 
 def main() -> None:
     """Update the pages under docs/."""
-    for path, reference in pages().items():
-        path.write_text(replace_reference(path.read_text(), reference))
+    for page in pages():
+        page.write()
 
 
 def _nested(

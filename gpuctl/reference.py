@@ -1,28 +1,25 @@
 """The generated part of docs/python.md: every name of the API, from the code.
 
-`python -m gpuctl.reference` writes it. A test fails if the page differs. The part above the marker
-is written by hand and does not change.
+`python -m gpuctl.reference` writes it.
 """
 
 import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, get_type_hints, is_typeddict
 
 from pydantic import BaseModel
 
+from config.generated_page import GeneratedPage
 from gpuctl import api, values
 
-PAGE = Path(__file__).parent.parent / "docs" / "python.md"
-MARKER = "<!-- Below: written by `python -m gpuctl.reference`. -->\n"
 _WIDTH = 100
 
 
-def replace_reference(page: str) -> str:
-    """Return the page with everything below its marker replaced."""
-    return page.partition(MARKER)[0] + MARKER + "\n" + "\n".join(_reference())
+def page() -> GeneratedPage:
+    """Return the page."""
+    return GeneratedPage("python.md", "gpuctl.reference", "\n".join(_reference()))
 
 
 def _reference() -> Iterator[str]:
@@ -119,4 +116,4 @@ def _short(annotation: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(replace_reference(PAGE.read_text()))
+    page().write()

@@ -100,11 +100,6 @@ class Inventory(Value):
             raise ValueError(f"two machines have one name: {', '.join(sorted(names))}")
         return self
 
-    @property
-    def gpus_total(self) -> int:
-        """The number of GPUs of all nodes."""
-        return sum(node.gpus for node in self.nodes)
-
 
 def save(inventory: Inventory, path: Path) -> None:
     """Write the inventory to `path` as JSON, whole or not at all."""

@@ -1,20 +1,16 @@
 """The generated parts of docs/modes.md and docs/rdma.md: rules, environment, network presets.
 
-`python -m engine.plan.mode_reference` writes them from the tables that runs use. A test fails if a
-page differs. The part above the marker is written by hand and does not change.
+`python -m engine.plan.mode_reference` writes them from the tables that runs use.
 """
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
-from config.file_reference import DOCS
+from config.generated_page import GeneratedPage
 from config.run.launchers import OPEN_MPI_INTERFACES
 from config.run.owned_variables import OWNED, Owned
 from config.run.run_file import RUN_TYPES
 from engine.plan.network.preset_tables import presets_reference
 from engine.plan.rules import RULES
-
-MARKER = "<!-- Below: written by `python -m engine.plan.mode_reference`. -->\n"
 
 
 def modes_reference() -> str:
@@ -22,20 +18,18 @@ def modes_reference() -> str:
     return "\n".join([*_rules(), *_counts(), *_environment()])
 
 
-def pages() -> dict[Path, str]:
-    """Return each page's generated part."""
-    return {DOCS / "modes.md": modes_reference(), DOCS / "rdma.md": presets_reference()}
-
-
-def replace_reference(page: str, reference: str) -> str:
-    """Return the page with everything below its marker replaced."""
-    return page.partition(MARKER)[0] + MARKER + "\n" + reference
+def pages() -> list[GeneratedPage]:
+    """Return the pages."""
+    references = {"modes.md": modes_reference(), "rdma.md": presets_reference()}
+    return [
+        GeneratedPage(name, "engine.plan.mode_reference", text) for name, text in references.items()
+    ]
 
 
 def main() -> None:
     """Write the generated parts of the pages in docs/."""
-    for path, reference in pages().items():
-        path.write_text(replace_reference(path.read_text(), reference))
+    for page in pages():
+        page.write()
 
 
 def _rules() -> Iterator[str]:

@@ -1,20 +1,17 @@
 """The generated part of docs/health.md: the table of rules.
 
-`python -m provision.health.reference` writes it. A test fails if the page differs. The part above
-the marker is written by hand and does not change.
+`python -m provision.health.reference` writes it.
 """
 
 from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
 
+from config.generated_page import GeneratedPage
 from config.xid import UNKNOWN, XIDS
 from provision.health.rules import DEEP_RULES, RULES
 from provision.health.rules.xid import SEVERITIES
 
-PAGE = Path(__file__).parents[2] / "docs/health.md"
 CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
-MARKER = "<!-- Below: written by `python -m provision.health.reference`. -->\n"
 
 
 def reference() -> str:
@@ -45,15 +42,10 @@ def _xid_errors() -> Iterator[str]:
         yield f"| {numbers} | {entry.meaning} | {bucket} | {severity} |"
 
 
-def replace_reference(page: str) -> str:
-    """Return the page with everything below its marker replaced."""
-    return page.partition(MARKER)[0] + MARKER + "\n" + reference()
-
-
-def main() -> None:
-    """Write the generated part of the page."""
-    PAGE.write_text(replace_reference(PAGE.read_text()))
+def page() -> GeneratedPage:
+    """Return the page."""
+    return GeneratedPage("health.md", "provision.health.reference", reference())
 
 
 if __name__ == "__main__":
-    main()
+    page().write()

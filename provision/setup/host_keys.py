@@ -16,6 +16,7 @@ from config.files import write_whole
 from config.progress import Progress, Reporter
 from nodes.openssh import known_hosts_name
 from provision.aws.clients import DENIED, UNIVERSAL, aws_errors
+from provision.aws.resources import ALIVE
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -28,8 +29,6 @@ BOOT_LIMIT_S = 1200
 
 METAL_LIMIT_S = 3600
 """Bare metal takes longer, and AWS posts its console only some time after the boot."""
-
-ALIVE = frozenset({"pending", "running"})
 
 
 @dataclass(frozen=True)

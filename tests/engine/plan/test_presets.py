@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from config.file_reference import DOCS
+from config.generated_page import DOCS
 from config.run.run_file import RUN_TYPES, Mpi, NetworkName, PresetName, Run, Task
 from engine.agent.judge.rdma_check import _NETWORKS, _TITLES
 from engine.contract.plan import NetworkPlan, Promise
