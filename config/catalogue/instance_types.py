@@ -101,8 +101,6 @@ class CardFacts(Fact):
     cards: int
     max_efa: int
     gbps: int
-    card0_efa: bool
-    max_nics_per_card: int
 
 
 class Rdma(Fact):
