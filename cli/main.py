@@ -19,7 +19,11 @@ from operations import lab
 _LOGGER = logging.getLogger("gpuctl")
 RUN_FAILED_ITSELF = 125  # as `docker run`: gpuctl failed, not the job
 
-_DRAWING = {"vl_convert": "reports need vl-convert-python", "plotext": "plots need plotext"}
+_REPORT_PACKAGES = {
+    "jinja2": "reports need jinja2",
+    "plotext": "plots need plotext",
+    "vl_convert": "reports need vl-convert-python",
+}
 """Packages of the extra `report`."""
 
 app = typer.Typer(
@@ -195,8 +199,8 @@ def _run(given: Options) -> None:
     except Exception as error:
         _LOGGER.exception("a mistake in gpuctl")
         known, remedy = f"{type(error).__name__}: {error}", _report(given)
-        if isinstance(error, ModuleNotFoundError) and error.name in _DRAWING:
-            known = f"{_DRAWING[error.name]}, which is not installed"
+        if isinstance(error, ModuleNotFoundError) and error.name in _REPORT_PACKAGES:
+            known = f"{_REPORT_PACKAGES[error.name]}, which is not installed"
             remedy = (
                 "install gpuctl with its extra `report`: uv tool install --force '.[report]' in its"
                 " checkout"

@@ -325,6 +325,7 @@ def test_a_run_without_tables_and_without_logs_has_a_page(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("module", "words", "message"),
     [
+        ("jinja2", ["report", "job"], "reports need jinja2"),
         ("vl_convert", ["report", "job"], "reports need vl-convert-python"),
         ("plotext", ["results", "job", "--plot"], "plots need plotext"),
     ],
