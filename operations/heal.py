@@ -68,8 +68,7 @@ def replace(
     A new machine takes the node's name and rank, in the same placement group and reservation.
     """
     target = here.cluster_target(replacement.cluster)
-    nodes = list(replacement.nodes)
-    return healing.replace(replacement.cluster, nodes, target, watcher.report)
+    return healing.replace_nodes(replacement.cluster, replacement.nodes, target, watcher.report)
 
 
 def _named(inventory: Inventory, names: Sequence[str]) -> tuple[Node, ...]:

@@ -28,9 +28,10 @@ from engine.session.head import Head
 from engine.session.plans_on_head import plans_of
 from nodes.inventory import Inventory
 from nodes.ssh import connect
-from operations import lost_nodes
 from operations.chosen_target import ChosenTarget
 from operations.watcher import Watcher
+from provision.healing import ClusterDiffers, replace_nodes
+from provision.records.record import read
 
 Prepare = Callable[[Inventory, Collection[str]], list[str]]
 """Brings to new nodes what runs need; returns the runs that must learn the nodes' addresses."""
@@ -113,8 +114,21 @@ class Healing:
 
     def _make(self, names: Sequence[str]) -> bool:
         began = time.monotonic()
-        inventory = lost_nodes.make_again(self._here, self.inventory.cluster, names, self._watcher)
-        if inventory is None:
+        cluster, lost = self.inventory.cluster, ", ".join(names)
+        target = self._here.cluster_target(cluster)
+        if read(cluster, target) is None:
+            return True  # somebody removes the cluster
+
+        def announce() -> None:
+            self._watcher.note(f"-- {lost}: gpuctl makes the lost machines again")
+
+        try:
+            inventory = replace_nodes(cluster, (), target, silent, announce=announce)
+        except ClusterDiffers:
+            self._watcher.warn(
+                f"cluster {cluster} differs from its record, so its nodes are not made again;"
+                " run `gpuctl up` with its file"
+            )
             return True
         self.inventory = inventory
         addresses = _new_nodes(inventory, names, self._run_id)

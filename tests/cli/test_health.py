@@ -93,7 +93,7 @@ def replaced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ]
         return make_inventory(3).model_copy(update={"nodes": tuple(anew)})
 
-    monkeypatch.setattr("provision.healing.replace", replace)
+    monkeypatch.setattr("provision.healing.replace_nodes", replace)
     monkeypatch.setattr("operations.cluster_occupancy.find_runs", lambda *_: ())
     return names
 

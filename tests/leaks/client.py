@@ -16,7 +16,7 @@ from provision import spares
 from provision import up as life
 from provision.down import down
 from provision.gc import collect, survey
-from provision.healing import replace
+from provision.healing import replace_nodes
 from provision.records.record import load_inventory
 from provision.setup.nodes_key import NodesKey
 from tests.leaks.points import Command, Shape
@@ -59,7 +59,7 @@ def _do(does: Does, shape: Shape, target: Target) -> None:
         life.up(life.plan(Cluster.model_validate(values), target, silent), target, say)
     elif does == "heal":
         there = load_inventory(NAME, target)
-        replace(NAME, there.nodes[1:2], target, say)
+        replace_nodes(NAME, there.nodes[1:2], target, say)
     elif does == "run":
         end_run(load_inventory(NAME, target), target)
     elif does == "down":

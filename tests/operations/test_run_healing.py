@@ -12,6 +12,7 @@ from cli.output import Output
 from config.errors import CloudError, InputError
 from engine.contract.head_events import AttemptStarted, RunNode, WaitingForNodes
 from engine.session.head import Head
+from nodes.inventory import Inventory
 from operations import run_healing
 from operations.run_healing import Healing
 from operations.teardown import removable
@@ -39,12 +40,13 @@ class Cloud:
             self.calls.append((head._run_id, addresses))
 
         for name, value in {
-            "operations.lost_nodes.read": lambda *_: record,
-            "operations.lost_nodes.load_inventory": lambda *_: THERE,
-            "operations.lost_nodes.plan": self._plan,
-            "operations.lost_nodes.up": self._up,
-            "operations.lost_nodes.join": self._join,
-            "operations.lost_nodes.check_new_machines": self._check_key,
+            "operations.run_healing.read": lambda *_: record,
+            "provision.healing.read": lambda *_: record,
+            "provision.healing.load_inventory": lambda *_: THERE,
+            "provision.healing.plan": self._plan,
+            "provision.healing.up": self._up,
+            "provision.healing.join": self._join,
+            "provision.healing.check_new_machines": self._check_key,
             "engine.session.head.Head.report_healed": report,
             "engine.session.head_locks.hold": self._hold,
             "operations.run_healing._new_nodes": lambda *_: (
@@ -75,11 +77,12 @@ class Cloud:
             self.is_gone = self.checks_without_key > 0  # then another client has made the machine
             raise InputError("the key is not on this machine", "run it there")
 
-    def _up(self, *_: Any) -> None:
+    def _up(self, *_: Any) -> Inventory:
         if self.refusals:
             raise self.refusals.pop()
         self.calls.append("up")
         self.is_gone = False
+        return THERE
 
     def _join(self, _: object, names: Collection[str], record: object, __: object) -> None:
         self.calls.append(("join", *names, record))

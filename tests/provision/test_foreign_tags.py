@@ -110,7 +110,7 @@ def test_a_node_that_heal_makes_again_has_no_foreign_tags_and_the_others_keep_th
     first, gone = inventory.nodes
     tag(here, [gone.instance_id], ticket="broken")
 
-    healed = healing.replace("demo", [gone], here.target, silent)
+    healed = healing.replace_nodes("demo", [gone], here.target, silent)
     made = healed.nodes[1].instance_id
     assert made != gone.instance_id
     assert healed.nodes[0].instance_id == first.instance_id
@@ -129,7 +129,7 @@ def test_a_node_that_heal_makes_again_has_no_foreign_tags_and_the_others_keep_th
 
     # The policy finds the new machine, and the other one is made again.
     tag(here, [made], CostCenter="4712")
-    again = healing.replace("demo", [healed.nodes[0]], here.target, silent)
+    again = healing.replace_nodes("demo", [healed.nodes[0]], here.target, silent)
     assert again.nodes[1].instance_id == made
     assert values(here, "CostCenter")[made] == "4712"
     assert drift("demo", here.target, silent).is_empty
@@ -152,7 +152,7 @@ def test_a_policy_that_tags_while_heal_runs_fails_nothing(
     monkeypatch.setattr("provision.healing.up", tag_and_make_again)
     first = inventory.nodes[0].instance_id
     stay = [first, vpc(here), group(here)]
-    healed = healing.replace("demo", [inventory.nodes[1]], here.target, silent)
+    healed = healing.replace_nodes("demo", [inventory.nodes[1]], here.target, silent)
     assert healed.nodes[0].instance_id == first
     assert healed.nodes[1].instance_id != inventory.nodes[1].instance_id
     for key, value in {"CostCenter": "4711", "late": "yes"}.items():

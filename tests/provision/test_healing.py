@@ -24,6 +24,7 @@ class Cloud:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.plans = [True, True]  # whether each preview only adds
+        self.made: tuple[str, ...] = ()
         self.unknown: list[str] = []
         self.refusal: InputError | None = None
         self.calls: list[str] = []
@@ -41,9 +42,11 @@ class Cloud:
     def _plan(self, cluster: object, *_: object) -> Any:
         assert cluster == "the cluster file"
         self.calls.append("plan")
-        return SimpleNamespace(plan=SimpleNamespace(only_adds=self.plans.pop(0)))
+        changes = SimpleNamespace(only_adds=self.plans.pop(0), new_machines=self.made)
+        return SimpleNamespace(plan=changes, resolved=SimpleNamespace(bastion_user_data="keys"))
 
-    def _read_key(self, name: str, target: Target, ending: list[str]) -> NodesKey:
+    def _read_key(self, _: str, __: Target, ending: set[str], entrance: str) -> NodesKey:
+        assert (ending, entrance) == ({*self.made}, "keys")
         assert "terminate" not in " ".join(self.calls)
         if self.refusal:
             raise self.refusal
@@ -54,9 +57,9 @@ class Cloud:
         self.calls.append("up")
         return THERE
 
-    def _join(self, there: object, names: list[str], record: Any, _: object) -> None:
+    def _join(self, there: object, names: set[str], record: Any, _: object) -> None:
         assert (there, record.resolved.cluster) == (THERE, "the cluster file")
-        self.calls.append(f"join {' '.join(names)}")
+        self.calls.append(f"join {' '.join(sorted(names))}")
 
     def terminate_instances(self, *, InstanceIds: list[str]) -> None:
         if InstanceIds[0] in self.unknown:
@@ -71,14 +74,15 @@ class Cloud:
         )
 
 
-def replace(*names: str) -> None:
+def replace(cloud: Cloud, *names: str) -> None:
+    cloud.made = names
     nodes = [node for node in THERE.nodes if node.name in names]
-    assert healing.replace("demo", nodes, TARGET, silent) is THERE
+    assert healing.replace_nodes("demo", nodes, TARGET, silent) is THERE
 
 
 def test_machines_end_before_they_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = Cloud(monkeypatch)
-    replace("node0", "node2")
+    replace(cloud, "node0", "node2")
     assert cloud.calls == [
         *("plan", "terminate i-1", "terminate i-3", "wait ['i-1', 'i-3']"),
         *("plan", "up", "join node0 node2"),
@@ -91,7 +95,7 @@ def test_a_cluster_that_differs_from_its_record_is_left_as_it_is(
     cloud = Cloud(monkeypatch)
     cloud.plans = [False]
     with pytest.raises(InputError) as caught:
-        replace("node1")
+        replace(cloud, "node1")
     assert str(caught.value) == (
         "cluster demo differs from its record, so that other nodes would change too; run"
         " `gpuctl up` with its file first"
@@ -102,7 +106,7 @@ def test_a_cluster_that_differs_from_its_record_is_left_as_it_is(
 def test_a_machine_that_aws_has_forgotten_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = Cloud(monkeypatch)
     cloud.unknown = ["i-2"]
-    replace("node1")
+    replace(cloud, "node1")
     assert cloud.calls == ["plan", "plan", "up", "join node1"]
 
 
@@ -110,7 +114,7 @@ def test_a_change_after_the_end_stops_it(monkeypatch: pytest.MonkeyPatch) -> Non
     cloud = Cloud(monkeypatch)
     cloud.plans = [True, False]
     with pytest.raises(InputError, match="cluster demo was changed meanwhile"):
-        replace("node1")
+        replace(cloud, "node1")
     assert cloud.calls[-1] == "plan"
 
 
@@ -120,8 +124,8 @@ def test_no_machine_ends_before_the_key_of_new_ones_is_here(
     cloud = Cloud(monkeypatch)
     cloud.refusal = InputError("no node gives it", "run it there")
     with pytest.raises(InputError, match="no node gives it"):
-        replace("node1")
-    assert cloud.calls == []
+        replace(cloud, "node1")
+    assert cloud.calls == ["plan"]
 
 
 def test_a_refusal_of_aws_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,5 +137,5 @@ def test_a_refusal_of_aws_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(cloud, "terminate_instances", refuse)
     with pytest.raises(CloudError, match="UnauthorizedOperation"):
-        replace("node1")
+        replace(cloud, "node1")
     assert cloud.calls == ["plan"]

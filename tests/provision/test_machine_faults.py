@@ -20,7 +20,7 @@ from provision.aws.clients import client as aws_client
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import find_all
 from provision.down import down
-from provision.healing import replace
+from provision.healing import replace_nodes
 from provision.records.record import load_inventory, read
 from provision.removal import sweep as removal
 from provision.setup import bootstrap as booting
@@ -108,7 +108,7 @@ def test_a_node_that_aws_took_back_is_healed_and_no_other(
     lost = made.nodes[1]
     take_back(here, lost.instance_id)
     told: list[Progress] = []
-    healed = replace("demo", [lost], here.target, told.append)
+    healed = replace_nodes("demo", [lost], here.target, told.append)
     ids = [node.instance_id for node in healed.nodes]
     assert ids[0] == made.nodes[0].instance_id
     assert ids[1] != lost.instance_id

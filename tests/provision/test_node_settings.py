@@ -175,7 +175,7 @@ def test_nodes_keep_their_image_until_they_are_named(here: Region, demo: Upped) 
 
     # A node that heals is new, too.
     node0 = demo.inventory.nodes[0]
-    demo.inventory = healing.replace("demo", [node0], here.target, silent)
+    demo.inventory = healing.replace_nodes("demo", [node0], here.target, silent)
     assert demo.image("node0") == new
     assert demo.plan(nodes=3, **newer).older == {}
 
