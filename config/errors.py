@@ -15,6 +15,7 @@ GpuctlError            a mistake or failure and its remedy, in one line
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Self
 
 from config.diagnostic import Diagnostic
 
@@ -31,6 +32,16 @@ class GpuctlError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}; {self.hint}" if self.hint else self.message
+
+    def with_hint(self, hint: str) -> Self:
+        """Return the same error with this hint."""
+        error = type(self).__new__(type(self), *self.args)
+        vars(error).update(vars(self), hint=hint)
+        return error
+
+    def with_added_hint(self, hint: str, separator: str = "; ") -> Self:
+        """Return the same error with `hint` behind its own hint, if it has one."""
+        return self.with_hint(f"{self.hint}{separator}{hint}" if self.hint else hint)
 
 
 class InputError(GpuctlError):

@@ -307,9 +307,11 @@ def _first_event(here: ChosenTarget, record: RunRecord, inventory: Inventory) ->
                 history.mark_lost(record.run_id, lost.reason)
             raise lost from error
         if is_destroyed:
-            error.hint = power_off_hint(record.run_id, inventory)
-        elif not error.hint:
-            error.hint = f"`gpuctl logs {record.run_id}` prints what this machine has of its output"
+            raise error.with_hint(power_off_hint(record.run_id, inventory)) from error
+        if not error.hint:
+            raise error.with_hint(
+                f"`gpuctl logs {record.run_id}` prints what this machine has of its output"
+            ) from error
         raise
     if event is None or event.run_id != record.run_id:
         return asyncio.run(session.first_event(record.run_id, inventory, here.state / "runs"))

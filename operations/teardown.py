@@ -118,8 +118,7 @@ def destroy(here: ChosenTarget, run_id: str, inventory: Inventory, watcher: Watc
             return release.remove(here, inventory.cluster, watcher=watcher)
     except GpuctlError as error:
         rest = "its nodes power off by themselves within 3 minutes, other resources bill on"
-        error.hint = f"{error.hint}; {rest}" if error.hint else rest
-        raise
+        raise error.with_added_hint(rest) from error
 
 
 def record_cost(gone: "Teardown | GpuctlError | None", runs: Path, run_id: str) -> None:

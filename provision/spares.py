@@ -89,8 +89,7 @@ class Spares:
                 names = self.resolved.node_names
                 choice = choose(error.causes, names, attempts, len(replaced))
                 if not choice.nodes:
-                    error.hint = f"{error.hint}\n{choice.refusal}"
-                    raise
+                    raise error.with_added_hint(choice.refusal, "\n") from error
                 ids = {node.name: node.instance_id for node in there.nodes}
                 broken = tuple(
                     Replaced(name=name, instance_id=ids[name], cause=error.causes[name])

@@ -235,10 +235,11 @@ def _whole_or_nothing(launch: FleetLaunch, report: Reporter) -> Iterator[None]:
         raise
     except GpuctlError as error:
         if cluster.capacity.spare_attempts and launch.plan.is_new:
-            launch.roll_back(error, report)
+            if remains := launch.roll_back(error, report):
+                raise error.with_added_hint(remains) from error
         elif isinstance(error, BrokenNodes):
             remedy = f"`gpuctl heal {cluster.name}` replaces nodes that are not fit for jobs"
-            error.hint = f"{error.hint}\n{remedy}" if error.hint else remedy
+            raise error.with_added_hint(remedy, "\n") from error
         raise
 
 
@@ -288,8 +289,7 @@ def _explain_remains(name: str, target: Target) -> Iterator[None]:
             remains = kept if read(name, target) else "nothing of it is left"
         except CloudError:
             remains = kept  # the team's bucket is out of reach
-        error.hint = f"{error.hint}\n{remains}" if error.hint else remains
-        raise
+        raise error.with_added_hint(remains, "\n") from error
 
 
 def _nothing_exists(record: ClusterRecord, stack: Stack, target: Target) -> bool:

@@ -65,8 +65,8 @@ class FleetLaunch:
         except Interrupted:
             raise  # the Pulumi engine finished its current steps; the same command continues
         except (CloudError, InfraError) as error:
-            if is_new:
-                self.roll_back(error, report)
+            if is_new and (remains := self.roll_back(error, report)):
+                raise error.with_added_hint(remains) from error
             raise
         except KeyboardInterrupt:
             if is_new:
@@ -180,12 +180,13 @@ class FleetLaunch:
                     kept = refresh_foreign_tags(fewer, self.target, self.stack)
                     self.stack.up(kept, report)
                 except GpuctlError as left:
-                    error.hint += (
-                        f"; new nodes could not be removed ({left.message}) and are still billed:"
+                    outcome = (
+                        f"new nodes could not be removed ({left.message}) and are still billed:"
                         f" remove the cluster with `gpuctl down {cluster.name}`"
                     )
                 else:
-                    error.hint += f"; the {stay} nodes that ran before keep running"
+                    outcome = f"the {stay} nodes that ran before keep running"
+                raise error.with_added_hint(outcome) from error
             raise
 
     def _launch(self, placed: Resolved, report: Reporter, claims: Claims = NO_CLAIMS) -> Fleet:
@@ -217,8 +218,8 @@ class FleetLaunch:
         others = tuple(other for other in self.resolved.zones if other != zone)
         return self.resolved.model_copy(update={"zone": zone, "zones": (zone, *others)})
 
-    def roll_back(self, error: GpuctlError, report: Reporter) -> None:
-        """Remove what was created; if that fails, add its price to the hint of `error`."""
+    def roll_back(self, error: GpuctlError, report: Reporter) -> str:
+        """Remove what was created before `error`; if that fails, return what is left, else ''."""
         # After a duplicate name the resources with the cluster's tags may be another cluster's.
         is_anothers = getattr(error, "code", "").endswith(".Duplicate")
         try:
@@ -231,8 +232,8 @@ class FleetLaunch:
             if not is_anothers:
                 sweep(self.target, self.resolved.cluster.name, self.resolved.id, report)
         except GpuctlError as left:
-            rest = self._remains(left)
-            error.hint = f"{error.hint}; {rest}" if error.hint else rest
+            return self._remains(left)
+        return ""
 
     def _remove_interrupted(self, report: Reporter) -> None:
         """Remove what was created before Ctrl-C; raise Interrupted if that fails."""
