@@ -13,7 +13,6 @@ import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
 
 from config.folders import logs_folder
 from config.sensitive import HIDDEN, SecretsOfEnvironment
@@ -37,7 +36,7 @@ class CommandLog(logging.Handler):
         shown = (_VARIABLE.sub(rf"\1{HIDDEN}", word) for word in words)
         self._first_line = f"gpuctl {shlex.join(shown)}"
         self._secrets = SecretsOfEnvironment()
-        self._file: TextIO | None = None
+        self._descriptor: int | None = None
         self._began = time.monotonic()
 
     def write_end(self, code: object) -> None:
@@ -48,15 +47,15 @@ class CommandLog(logging.Handler):
     @property
     def is_written(self) -> bool:
         """Return whether the file exists."""
-        return self._file is not None
+        return self._descriptor is not None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record; a full disk or a folder that cannot be written ends no command."""
         if record.name != _LOGGER.name and record.levelno < logging.WARNING:
             return
         try:
-            if self._file is None:
-                self._file = _opened(self.path)
+            if self._descriptor is None:
+                self._descriptor = _opened(self.path)
                 self._write(f"{self._first_line}\n{_versions()}")
             self._write(self.format(record))
         except OSError:
@@ -64,14 +63,15 @@ class CommandLog(logging.Handler):
 
     def close(self) -> None:
         """Close the file."""
-        if self._file is not None:
-            self._file.close()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
         super().close()
 
     def _write(self, text: str) -> None:
-        assert self._file is not None
-        self._file.write(self._secrets.hide(text) + "\n")
-        self._file.flush()
+        assert self._descriptor is not None
+        # Unbuffered: what a full disk refuses would be written again when the file is closed.
+        os.write(self._descriptor, (self._secrets.hide(text) + "\n").encode(errors="replace"))
 
 
 def start(command: str, words: Sequence[str], level: str) -> CommandLog:
@@ -90,15 +90,14 @@ def kept_logs() -> list[Path]:
     return sorted(logs_folder().glob("*.log"))
 
 
-def _opened(path: Path) -> TextIO:
-    """Return the new file, which only its owner can read, in place of the oldest files."""
+def _opened(path: Path) -> int:
+    """Open the new file, which only its owner can read, in place of the oldest files."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     files = kept_logs()
     sizes = {file: file.stat().st_size for file in files}
     while files and (len(files) >= KEPT_FILES or sum(sizes[file] for file in files) > KEPT_BYTES):
         files.pop(0).unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    return os.fdopen(descriptor, "w", encoding="utf-8", errors="replace")
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def _versions() -> str:

@@ -13,6 +13,7 @@ from cli.command_log import KEPT_BYTES, KEPT_FILES, start
 from cli.output import Output
 from config.folders import logs_folder
 from config.progress import Progress
+from tests.small_disks import small_disk
 
 HOME = Path(__file__).parent.parent.parent
 
@@ -104,6 +105,19 @@ def test_folder_that_cannot_be_written_ends_no_command(state: Path) -> None:
     log = start("up", ["up"], "info")
     logging.getLogger("gpuctl").warning("something")
     assert not log.is_written
+
+
+@pytest.mark.lab
+def test_full_disk_ends_no_command_neither_at_once_nor_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_disk(tmp_path / "disk", "1m") as disk:
+        monkeypatch.setenv("GPUCTL_STATE", str(disk))
+        log = start("up", ["up"], "info")
+        logging.getLogger("gpuctl").warning("%s", "x" * (2 << 20))
+        logging.getLogger("gpuctl").warning("more")
+        assert log.is_written
+        log.close()
 
 
 def gpuctl(program: str, *words: str) -> subprocess.CompletedProcess[str]:

@@ -2,22 +2,25 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 
 import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
 from config.target import Target
+from nodes import dial
 from tests.cli.conftest import remember
 from tests.nodes.conftest import Site, site  # noqa: F401  a fixture is found by import
 
 
 @pytest.fixture
-def cluster(site: Site, remembered: Target) -> Site:  # noqa: F811
+def cluster(site: Site, remembered: Target) -> Iterator[Site]:  # noqa: F811
     known = remember(site.inventory, remembered)
     for name in ("id_ed25519", "known_hosts"):
         shutil.copy2(site.inventory.folder / name, known.folder / name)
-    return site
+    yield site
+    dial.end(str(known.folder))
 
 
 def test_answers_are_folded_and_the_largest_exit_code_is_the_commands(cluster: Site) -> None:
