@@ -27,10 +27,9 @@ from engine.session.container_images import pull, repository
 from engine.session.head import Head
 from engine.session.plans_on_head import plans_of
 from nodes.inventory import Inventory
-from nodes.ssh import connect
+from nodes.kept_connections import connect
 from operations.chosen_target import ChosenTarget
 from operations.watcher import Watcher
-from provision.healing import ClusterDiffers, replace_nodes
 from provision.records.record import read
 
 Prepare = Callable[[Inventory, Collection[str]], list[str]]
@@ -113,6 +112,9 @@ class Healing:
             return answer != TAKEN and self._make(names)
 
     def _make(self, names: Sequence[str]) -> bool:
+        # Pulumi and boto3 take 0.2 s of CPU, and most runs lose no node.
+        from provision.healing import ClusterDiffers, replace_nodes  # noqa: PLC0415
+
         began = time.monotonic()
         cluster, lost = self.inventory.cluster, ", ".join(names)
         target = self._here.cluster_target(cluster)

@@ -8,12 +8,16 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 from config.errors import NodeError
 from config.foreign import MOST
 from engine.session.head import CALL_S, agent_command
 from nodes.inventory import Inventory
-from nodes.ssh import connect
+
+if TYPE_CHECKING:
+    from nodes.ssh import Connections
 
 HOLD_S = 10.0
 """Seconds to wait for the head's answer about a lock."""
@@ -40,7 +44,7 @@ class Hold:
         with contextlib.suppress(NodeError, TimeoutError):
             async with (
                 asyncio.timeout(HOLD_S) as limit,
-                connect(inventory) as connections,
+                _connect(inventory) as connections,
                 connections.converse(inventory.nodes[0], command) as talk,
             ):
                 self.answer = (await talk.line(MOST)).decode(errors="replace").strip()
@@ -89,7 +93,7 @@ def prevent_power_off(run_id: str, inventory: Inventory) -> Iterator[None]:
             with contextlib.suppress(
                 NodeError
             ):  # parts of the path to the head are removed already
-                async with connect(inventory) as connections:
+                async with _connect(inventory) as connections:
                     while not ended.is_set():
                         await connections.run(
                             inventory.nodes[0], agent_command("send", run_id, "ack"), timeout=CALL_S
@@ -104,3 +108,10 @@ def prevent_power_off(run_id: str, inventory: Inventory) -> Iterator[None]:
     finally:
         ended.set()
         renewing.join(CALL_S)
+
+
+def _connect(inventory: Inventory) -> "AbstractAsyncContextManager[Connections]":
+    # asyncssh takes 0.1 s of CPU, and most clients of a run take no lock before its end.
+    from nodes.ssh import connect  # noqa: PLC0415
+
+    return connect(inventory)

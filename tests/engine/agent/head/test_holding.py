@@ -55,7 +55,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         async def connect(_: Inventory) -> AsyncIterator[Talking]:
             yield Talking()
 
-        monkeypatch.setattr("engine.session.head_locks.connect", connect)
+        monkeypatch.setattr("nodes.ssh.connect", connect)
         monkeypatch.setattr("engine.session.plans_on_head.connect", connect)
         yield folder.parent
 
@@ -121,7 +121,7 @@ def test_a_head_that_does_not_answer_gives_no_lock(
         raise NodeError("node0: no route", "")
         yield
 
-    monkeypatch.setattr("engine.session.head_locks.connect", refuse)
+    monkeypatch.setattr("nodes.ssh.connect", refuse)
     with hold("job-000001", THERE, REMOVAL) as answer:
         assert answer == ""
 
@@ -130,7 +130,7 @@ def test_a_head_that_does_not_answer_gives_no_lock(
         await asyncio.Event().wait()
         yield Talking()
 
-    monkeypatch.setattr("engine.session.head_locks.connect", hang)
+    monkeypatch.setattr("nodes.ssh.connect", hang)
     monkeypatch.setattr(head_locks, "HOLD_S", 0.1)
     with hold("job-000001", THERE, REMOVAL) as answer:
         assert answer == ""
