@@ -20,6 +20,7 @@ from benchmarks.overheads.site import Site, environment_of
 from nodes.dial import end as end_broker
 from nodes.inventory import Bastion, Inventory, Node, save
 from nodes.keys import ensure_key
+from tests.provision.test_record import a_record
 
 NAME = "many"
 CONFIG = """\
@@ -44,7 +45,7 @@ def simulated(count: int) -> Iterator[Site]:
         home = Path(name)
         folder = home / "gpuctl/aws/clusters" / NAME
         folder.mkdir(mode=0o700, parents=True)
-        (folder / "cluster.json").touch()  # its existence is all that `exec` asks of it
+        (folder / "cluster.json").write_text(a_record(NAME).now("ready").model_dump_json())
         (folder / "authorized_keys").write_text(ensure_key(folder / "id_ed25519", NAME) + "\n")
         host_key = ensure_key(folder / "host", "host")
         ports = (_free_port(), _free_port())
