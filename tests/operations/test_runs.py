@@ -1,5 +1,7 @@
 """Runs from Python: agents are real, nodes are this machine."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from engine.contract.worker_events import Output
 from operations import known, prepared_run, runs
 from operations.chosen_target import ChosenTarget
 
+HOME = Path(__file__).parents[2]
 HERE = ChosenTarget(region="us-east-1")
 
 
@@ -66,3 +69,16 @@ def test_a_started_run_is_waited_for_attached_to_and_stopped(
     assert runs.wait(HERE, "job").status == "done"
     runs.start(HERE, ready(tmp_path, "sleep 1000"))
     assert runs.stop(HERE, "job").result.status == "stopped"
+
+
+def test_a_run_that_loses_no_node_imports_neither_boto3_asyncssh_nor_pulumi() -> None:
+    program = (
+        "import sys, cli\n"
+        "from operations import prepared_run, runs\n"
+        "prepared_run.prepare, runs.make_ready, runs.follow\n"
+        "print({'boto3', 'botocore', 'asyncssh', 'pulumi'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=HOME, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"
