@@ -1,6 +1,7 @@
 """A client of a run: it follows the run, then does what the run asks for at its end."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from config.errors import GpuctlError, Interrupted
 from engine.contract.event import Event
 from engine.contract.plan import LaunchPlan
+from engine.record.events import event_json, has_output
 from engine.record.journal_copy import evidence_folder
 from engine.record.result import RunResult
 from engine.record.run_errors import KnownRun, RunGoesOn, RunLost
@@ -33,6 +35,8 @@ Life = Callable[[OnEvent, OnInterrupt], Coroutine[Any, Any, RunResult]]
 """Follows a run to its end, from its start or from where it is."""
 
 T = TypeVar("T")
+
+_LOGGER = logging.getLogger("gpuctl")
 
 
 @dataclass(frozen=True)
@@ -189,6 +193,8 @@ class RunClient:
         )
 
     def _see(self, event: Event) -> None:
+        if not has_output(event):
+            _LOGGER.info("run %s", event_json(event))
         self._on_event(event)
         self._watch_head(event)
         if self._lab is not None:

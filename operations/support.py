@@ -18,9 +18,7 @@ from config.files import write_named_file
 from config.folders import logs_folder
 from config.sensitive import SecretsOfEnvironment
 from config.version import gpuctl_version
-from engine.contract.head_events import Evidence
-from engine.contract.worker_events import Output, TableWritten
-from engine.record.events import event_json
+from engine.record.events import event_json, has_output
 from engine.record.journal_copy import recorded_events
 from operations.chosen_target import ChosenTarget
 from operations.doctor import checks
@@ -28,8 +26,6 @@ from operations.known import kept_run
 from operations.watcher import LoggingWatcher, Watcher
 
 _PACKAGES = ("boto3", "botocore", "pulumi", "pulumi-aws", "pydantic", "typer", "asyncssh", "moto")
-_OF_THE_JOB = (Output, Evidence, TableWritten)
-"""Events with what a job printed or wrote."""
 
 
 def pack_support(
@@ -66,7 +62,7 @@ def _texts(here: ChosenTarget, runs: Sequence[str], watcher: Watcher) -> Iterato
     for name in runs:  # first: a run that nobody knows ends it
         run_id = kept_run(here, name, watcher=watcher).run_id
         events = recorded_events(here.state / "runs", run_id)
-        lines = (event_json(event) for event in events if not isinstance(event, _OF_THE_JOB))
+        lines = (event_json(event) for event in events if not has_output(event))
         yield f"runs/{run_id}.jsonl", "".join(f"{line}\n" for line in lines)
     yield "about.json", json.dumps(_about(here), indent=2)
     for path in sorted(logs_folder().glob("*.log")):

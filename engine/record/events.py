@@ -16,8 +16,8 @@ from config.models import Value
 from engine.contract import codec
 from engine.contract.event import Event, public_fields
 from engine.contract.events import EVENTS, event_class
-from engine.contract.head_events import OutputJudged, RunQueued, RunStarted
-from engine.contract.worker_events import ClockSet, TableWritten, WorkerMessage
+from engine.contract.head_events import Evidence, OutputJudged, RunQueued, RunStarted
+from engine.contract.worker_events import ClockSet, Output, TableWritten, WorkerMessage
 
 FirstEvent = RunQueued | RunStarted
 """The first event of a run's journal."""
@@ -51,6 +51,11 @@ def parse_event(line: str | bytes) -> Event | None:
     except ValidationError as error:
         return _malformed(value, first_mistake(error))
     return event
+
+
+def has_output(event: Event) -> bool:
+    """Return whether the event has what a job printed or wrote."""
+    return event.is_internal or isinstance(event, (Output, Evidence, TableWritten))
 
 
 def event_json(event: Event) -> str:

@@ -1,5 +1,7 @@
 """Runs from Python: agents are real, nodes are this machine."""
 
+import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +57,18 @@ def test_a_run_is_followed_to_its_end(cluster: Target, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         runs.stop(HERE, "job")
     assert str(caught.value) == f"run {run.record.run_id} is over (failed); see `gpuctl ps`"
+
+
+def test_events_of_a_run_are_logged_without_its_output(
+    cluster: Target, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "gpuctl")
+    runs.follow(HERE, ready(tmp_path, "echo printed"), on_event=lambda _: None)
+    logged = [text for text in caplog.messages if text.startswith("run {")]
+    kinds = [json.loads(text.removeprefix("run "))["kind"] for text in logged]
+    assert (kinds[0], kinds[-1]) == ("run_started", "run_finished")
+    assert "node_exited" in kinds
+    assert "output" not in kinds
 
 
 def test_a_started_run_is_waited_for_attached_to_and_stopped(
