@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from config.folders import logs_folder
+from config.folders import kept_logs, logs_folder
 from config.sensitive import HIDDEN, SecretsOfEnvironment
 from config.version import gpuctl_version
 
@@ -83,11 +83,6 @@ def start(command: str, words: Sequence[str], level: str) -> CommandLog:
     root.addHandler(log)
     _LOGGER.setLevel(level.upper())
     return log
-
-
-def kept_logs() -> list[Path]:
-    """Return the logs, oldest first."""
-    return sorted(logs_folder().glob("*.log"))
 
 
 def _opened(path: Path) -> int:

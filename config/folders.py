@@ -33,6 +33,11 @@ def logs_folder() -> Path:
     return state_home() / "logs"
 
 
+def kept_logs() -> list[Path]:
+    """Return the logs of commands, oldest first."""
+    return sorted(logs_folder().glob("*.log"))
+
+
 def cache_home() -> Path:
     """Return the folder for what can be rebuilt: `$XDG_CACHE_HOME/gpuctl`, or `~/.cache/gpuctl`."""
     return _base("XDG_CACHE_HOME", ".cache") / "gpuctl"

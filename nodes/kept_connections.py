@@ -63,26 +63,22 @@ class KeptConnections(Converser):
                 talk.end_input()
                 while await output.read(FRAME):
                     pass  # nobody wants it
-                answer = await reader.readline()
             except Disconnected as error:
                 raise self._lost() from error
-        self._parsed(answer)
+            await self._answer(reader)
 
     async def _ask(self, request: dict[str, Any], data: bytes = b"") -> dict[str, Any]:
-        """Return the broker's answer; raise the error that it contains."""
+        """Return the broker's answer to a request with `data` as the command's input."""
         reader, writer = await _dial(self._inventory)
         with closing(writer):
             writer.write(json.dumps({**request, "size": len(data)}).encode() + b"\n" + data)
-            try:
-                answer = await reader.readline()
-            except (OSError, ValueError) as error:
-                raise self._lost() from error
-        return self._parsed(answer)
+            return await self._answer(reader)
 
-    def _parsed(self, line: bytes) -> dict[str, Any]:
+    async def _answer(self, reader: asyncio.StreamReader) -> dict[str, Any]:
+        """Read the line that ends an exchange; raise the error that it contains."""
         try:
-            answer: dict[str, Any] = json.loads(line)
-        except ValueError as error:
+            answer: dict[str, Any] = json.loads(await reader.readline())
+        except (OSError, ValueError) as error:
             raise self._lost() from error
         failure = error_of(answer)
         if failure:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from config.errors import InputError
 from config.files import write_named_file
-from config.folders import logs_folder
+from config.folders import kept_logs
 from config.sensitive import SecretsOfEnvironment
 from config.version import gpuctl_version
 from engine.record.events import event_json, has_output
@@ -65,7 +65,7 @@ def _texts(here: ChosenTarget, runs: Sequence[str], watcher: Watcher) -> Iterato
         lines = (event_json(event) for event in events if not has_output(event))
         yield f"runs/{run_id}.jsonl", "".join(f"{line}\n" for line in lines)
     yield "about.json", json.dumps(_about(here), indent=2)
-    for path in sorted(logs_folder().glob("*.log")):
+    for path in kept_logs():
         yield f"logs/{path.name}", path.read_text(errors="replace")
     for path in sorted((here.state / "clusters").glob("*/*.json")):
         yield f"clusters/{path.parent.name}/{path.name}", path.read_text(errors="replace")

@@ -20,7 +20,6 @@ from engine.plan.remote_paths import agent_path
 if TYPE_CHECKING:
     from nodes.inventory import Node
     from nodes.kept_connections import KeptConnections
-    from nodes.ssh import Connections
 
 _CALL_S = 60
 
@@ -79,7 +78,7 @@ def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
             yield from _sources(entry, f"{path}/{entry.name}")
 
 
-async def ship_agent(connections: "KeptConnections | Connections", head: "Node") -> None:
+async def ship_agent(connections: "KeptConnections", head: "Node") -> None:
     """Copy this gpuctl's agent to the head, if it lacks it; RunError if the head cannot have it.
 
     There it is unpacked for the head, and an archive for the other nodes.
