@@ -50,5 +50,5 @@ def test_after_ctrl_c(target: Target) -> None:
 def test_after_a_failure(target: Target) -> None:
     with pytest.raises(CloudError) as caught:
         launch(target, InfraError("node0 failed", "", "InternalError", "node0"))
-    assert caught.value is EXPIRED
+    assert (caught.value.message, caught.value.code) == (EXPIRED.message, EXPIRED.code)
     assert caught.value.hint == f"renew them; {LEFT}"
