@@ -1,6 +1,6 @@
 # Everything a newcomer runs. `make demo` and `make test` set themselves up on a fresh Debian
 # machine as root, with Python, make and git there.
-.PHONY: aws-smoke demo soak engine images test check lint install lab-clean setup test-tools docs golden mutate uninstall
+.PHONY: aws-smoke demo soak engine images test check lint install lab-clean setup test-tools docs docs-site golden mutate uninstall
 
 SHELL := /bin/bash
 VENV := .venv
@@ -28,7 +28,7 @@ SOAK = $(if $(POINTS),tests.leaks --points $(POINTS),tests.soak --demos $(DEMOS)
 soak: install engine
 	@$(RUN)/python -m $(if $(STORMS),tests.storm --machines --storms $(STORMS),$(SOAK))
 
-# A REAL account, step by step; asks before each, with its price (docs/first-day.md).
+# A REAL account, step by step; asks before each, with its price (docs/start/first-day.md).
 aws-smoke: install
 	@scripts/aws-smoke
 
@@ -64,6 +64,10 @@ docs: install
 	@$(RUN)/python -m gpuctl.reference
 	@$(RUN)/python -m engine.plan.mode_reference
 	@$(RUN)/python -m provision.health.reference
+
+# The site of docs/ in build/site; broken links fail. The search needs a server: `python3 -m http.server -d build/site`.
+docs-site: install
+	@NO_MKDOCS_2_WARNING=1 $(RUN)/python -m mkdocs build --strict --quiet
 
 # Golden files as the code makes them now; prints what changed, for a review (tests/README.md).
 golden: install

@@ -1,4 +1,7 @@
-"""Writes docs/cli.md: every command's help, as `gpuctl` prints it. Checked for drift by a test."""
+"""Writes docs/look-up/cli.md: every command's help, as `gpuctl` prints it.
+
+A test compares the page.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +12,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 
-PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
+PAGE = Path(__file__).parent.parent / "docs/look-up/cli.md"
 _HEAD = """# The commands
 
 Written by `make docs` from the commands' own help; edit the help, not this page.

@@ -72,10 +72,10 @@ def codes_reference() -> str:
 def pages() -> list[GeneratedPage]:
     """Return the pages."""
     references = {
-        "cluster-file.md": cluster_reference(),
-        "run-file.md": run_reference(),
-        "diagnostics.md": codes_reference(),
-        "errors.md": errors_reference(),
+        "look-up/cluster-file.md": cluster_reference(),
+        "look-up/run-file.md": run_reference(),
+        "look-up/diagnostics.md": codes_reference(),
+        "look-up/errors.md": errors_reference(),
         **{name: text for form in formats() for name, text in form.pages().items()},
     }
     return [GeneratedPage(name, "config.file_reference", text) for name, text in references.items()]

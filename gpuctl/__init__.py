@@ -1,4 +1,4 @@
-"""Rent a GPU cluster with EFA, run a distributed job on it, give it back: docs/python.md.
+"""Rent a GPU cluster with EFA, run a distributed job on it, give it back: docs/look-up/python.md.
 
 The command imports this package too, so the API is imported when a name of it is first used.
 """

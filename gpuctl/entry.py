@@ -1,7 +1,7 @@
 """The command's entry point. It checks that gpuctl's packages are not hidden, then runs `cli`.
 
 The rooms are top-level packages with plain names (`config`, `nodes`, …), see
-docs/decisions/001-rooms-are-packages.md. Another package of such a name, or a folder on
+docs/develop/tooling.md. Another package of such a name, or a folder on
 PYTHONPATH, would be imported in their place and fail far from its cause.
 """
 

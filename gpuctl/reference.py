@@ -1,4 +1,4 @@
-"""The generated part of docs/python.md: every name of the API, from the code.
+"""The generated part of docs/look-up/python.md: every name of the API, from the code.
 
 `python -m gpuctl.reference` writes it.
 """
@@ -19,7 +19,7 @@ _WIDTH = 100
 
 def page() -> GeneratedPage:
     """Return the page."""
-    return GeneratedPage("python.md", "gpuctl.reference", "\n".join(_reference()))
+    return GeneratedPage("look-up/python.md", "gpuctl.reference", "\n".join(_reference()))
 
 
 def _reference() -> Iterator[str]:

@@ -3,7 +3,8 @@
 Source of codes and meanings: "Error codes for the Amazon EC2 API"
 (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html, read 2026-11-20); for
 the other services their API references. Whether a retry helps is partly karpenter's judgement
-(kubernetes-sigs/karpenter-provider-aws, pkg/errors/errors.go), partly gpuctl's. docs/errors.md is
+(kubernetes-sigs/karpenter-provider-aws, pkg/errors/errors.go), partly gpuctl's.
+docs/look-up/errors.md is
 made from this table.
 """
 
@@ -214,7 +215,7 @@ def remedy(code: str) -> str:
 
 
 def errors_reference() -> str:
-    """Return a table of all codes, for docs/errors.md."""
+    """Return a table of all codes, for docs/look-up/errors.md."""
     rows = [
         f"| `{code}` | {c.meaning} | {c.repeat} | {c.does} | {c.remedy} |"
         for code, c in AWS_CODES.items()

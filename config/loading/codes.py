@@ -115,7 +115,7 @@ CODES: dict[str, Code] = {
         "A path of `files` or `outputs` that cannot be in the working folder.",
         "outputs: [/scratch/x]",
         "Each run has its own working folder, so runs do not disturb one another.",
-        "Write a relative path without `..`; [code.md](code.md) describes the folder.",
+        "Write a relative path without `..`; [code.md](../do/code.md) describes the folder.",
     ),
     "E242": Code("A file or folder of yours that does not exist or cannot be read.", "workdir: no"),
     "E243": Code("Code that is larger than `code_limit`.", "code_limit: 1M"),
@@ -123,7 +123,8 @@ CODES: dict[str, Code] = {
         "A webhook that `notify` cannot send to.",
         "webhook: http://example.com",
         "The text of a notification crosses the network, and a webhook's URL is often a secret.",
-        "Write `{secret: NAME}`, or an https:// address; [notifications.md](notifications.md).",
+        "Write `{secret: NAME}`, or an https:// address;"
+        " [notifications.md](../do/notifications.md).",
     ),
     "E247": Code(
         "A range of nodes for a type that needs one number.",

@@ -1,6 +1,6 @@
 """`notify` of a run file: whom the head notifies of a run's events, and how.
 
-Slack's webhooks take the form `slack`: docs/notifications.md has both forms.
+Slack's webhooks take the form `slack`: docs/do/notifications.md has both forms.
 """
 
 import ipaddress

@@ -1,6 +1,7 @@
 """Variables that a run file cannot set, because gpuctl or a launcher sets them.
 
-One table for the check of `env`, for the plan (engine/plan/modes) and for docs/modes.md. `RANK` and
+One table for the check of `env`, for the plan (engine/plan/modes) and for docs/look-up/modes.md.
+`RANK` and
 `WORLD_SIZE` count nodes in TI-ONE and processes in torch; a type has only one of the meanings.
 """
 
@@ -39,7 +40,7 @@ class Owned:
 
 _EVERYWHERE = (
     Owned("DSTACK_*", "gpuctl", "the node's place in the run, by dstack's names", _DSTACK),
-    Owned("GPUCTL_*", "gpuctl", "the node's place in the run", "docs/runs.md"),
+    Owned("GPUCTL_*", "gpuctl", "the node's place in the run", "docs/do/runs.md"),
 )
 
 _NODES = (

@@ -1,4 +1,6 @@
-"""The generated parts of docs/modes.md and docs/rdma.md: rules, environment, network presets.
+"""The generated parts of docs/look-up/modes.md and docs/understand/rdma.md.
+
+They are rules, environment and network presets.
 
 `python -m engine.plan.mode_reference` writes them from the tables that runs use.
 """
@@ -20,7 +22,7 @@ def modes_reference() -> str:
 
 def pages() -> list[GeneratedPage]:
     """Return the pages."""
-    references = {"modes.md": modes_reference(), "rdma.md": presets_reference()}
+    references = {"look-up/modes.md": modes_reference(), "understand/rdma.md": presets_reference()}
     return [
         GeneratedPage(name, "engine.plan.mode_reference", text) for name, text in references.items()
     ]

@@ -1,7 +1,7 @@
 """Rules about a run and its nodes, each with its reason and its remedy.
 
 gpuctl checks them before anything runs, so that nobody pays for a run that cannot work. Rules about
-the run file alone are in config/run/run_rules.py; docs/modes.md lists both.
+the run file alone are in config/run/run_rules.py; docs/look-up/modes.md lists both.
 """
 
 from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ from engine.plan.remote_paths import error_path, failed_path, ranks_path, run_fo
 
 # `$?` is read first, because every other command would change it. The script sets neither `-e` nor
 # `pipefail`: an entry may use a failing command as a condition, and `yes | head` is correct
-# (docs/decisions/209). If a part of a pipe fails and the pipe does not, the script prints a
+# (docs/develop/judging.md). If a part of a pipe fails and the pipe does not, the script prints a
 # warning. It ignores status 141 (SIGPIPE): the reader of that part ended first.
 #
 # The entries share the shell with this function, which therefore has no variables, and calls

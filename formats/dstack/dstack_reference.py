@@ -1,4 +1,4 @@
-"""The generated half of docs/dstack.md."""
+"""The generated half of docs/do/dstack.md."""
 
 from formats.dstack.dstack_keys import ANSWERS, KEYS, TYPES
 

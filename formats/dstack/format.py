@@ -1,4 +1,4 @@
-"""dstack's files as a format (docs/dstack.md)."""
+"""dstack's files as a format (docs/do/dstack.md)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -57,7 +57,7 @@ FORMAT = Format(
     keys={
         key.name: f"As in dstack's tasks: {key.text}." for key in KEYS if key.name in DSTACKS_ALONE
     },
-    key_hint="dstack's tasks have it: docs/dstack.md",
+    key_hint="dstack's tasks have it: docs/do/dstack.md",
     task_forms={"retry": RETRY_FORMS},
-    pages=lambda: {"dstack.md": dstack_reference()},
+    pages=lambda: {"do/dstack.md": dstack_reference()},
 )

@@ -1,4 +1,4 @@
-"""The files and the repository of a dstack task, which travel with the run (docs/code.md).
+"""The files and the repository of a dstack task, which travel with the run (docs/do/code.md).
 
 A relative remote path is in the folder where the job starts. dstack allows others too
 (src/dstack/_internal/core/models/files.py of dstackai/dstack, 2026-11-23): such files travel below

@@ -53,7 +53,7 @@ _POD_KNOWN = {
 }
 _WAITING = {"nslookup", "getent", "nc", "ping", "sleep", "dig", "host", "ssh-keyscan"}
 _HARMLESS = {"echo", "done", "fi", "true", "false", "test", "[", "exit", "set", "date"}
-# bash, which every image of a run has, and coreutils (docs/containers.md: "The image needs bash").
+# bash, which every image of a run has, and coreutils (docs/do/containers.md).
 _EVERYWHERE = {
     "cat",
     "cd",

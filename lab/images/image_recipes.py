@@ -18,7 +18,7 @@ from lab.images.image_scratch import INSTALL, NETWORK_HINT, Build, build_in_scra
 
 _STOCK_PACKAGES = "systemd-sysv,dbus,openssh-server,iproute2,python3,kmod,ca-certificates,procps"
 _CLOUD_INIT_RELEASE = "trixie"
-"""The release whose cloud-init the machines have (docs/decisions/351)."""
+"""The release whose cloud-init the machines have (docs/develop/lab-machines.md)."""
 _CLOUD_INIT_ONLY = f"""\
 Package: *
 Pin: release n={_CLOUD_INIT_RELEASE}

@@ -1,4 +1,6 @@
-"""A record of this process's calls to AWS, with which the lab is compared (docs/first-day.md).
+"""A record of this process's calls to AWS, with which the lab is compared.
+
+docs/start/first-day.md describes it.
 
 If GPUCTL_CALLS names a file, every call that boto3 makes for gpuctl appends one line of JSON to
 it: the operation, its time, the names of the request's and the answer's fields, the states of

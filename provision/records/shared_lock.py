@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from provision.aws.objects import Objects, Stored
 
 RENEW_S = 30.0
-"""The time after which a holder renews its lock (docs/sharing.md)."""
+"""The time after which a holder renews its lock (docs/do/sharing.md)."""
 
 STALE_S = 300.0
-"""The time after which a lock that nobody renews is stale (docs/sharing.md)."""
+"""The time after which a lock that nobody renews is stale (docs/do/sharing.md)."""
 
 _LATE_S = 3 * RENEW_S
 

@@ -1,7 +1,7 @@
 """The rules for what belongs to no cluster that is in use; they send no request.
 
 A record is the proof that a cluster is in use, and it is on one machine alone. So this machine
-cannot know about another one's clusters, and gpuctl is careful: docs/gc.md has the reasons.
+cannot know about another one's clusters, and gpuctl is careful: docs/do/gc.md has the reasons.
 """
 
 from collections.abc import Collection, Sequence

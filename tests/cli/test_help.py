@@ -1,4 +1,4 @@
-"""Help of every command: its golden text is docs/cli.md, written at 80 columns."""
+"""Help of every command: its golden text is docs/look-up/cli.md, written at 80 columns."""
 
 from pathlib import Path
 from typing import Any

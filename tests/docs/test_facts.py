@@ -38,14 +38,14 @@ def _page(name: str) -> str:
 
 
 def test_the_codes_that_the_lab_refuses_with() -> None:
-    part = _page("docs/errors.md").partition("## In the lab")[2].partition("For the other codes")[0]
+    part = _page("docs/look-up/errors.md").partition("## In the lab")[2].partition("For the other codes")[0]
     named = re.findall(r"`([A-Z][A-Za-z.]+)`", part)
     assert named == sorted({kind.code for kind in FAULTS.values() if kind.code})
     assert set(named) < set(AWS_CODES)
 
 
 def test_costs_and_quotas() -> None:
-    page = _page("docs/getting-started.md")
+    page = _page("docs/start/getting-started.md")
     rest = BASTION_PRICE_USD_H + NAT_PRICE_USD_H + 2 * PUBLIC_IPV4_PRICE_USD_H
     costs = re.findall(r"^\| 2 x `(\S+)` \| ([0-9.]+) \|$", page, re.MULTILINE)
     assert len(costs) == 3
@@ -84,7 +84,7 @@ def _texts() -> tuple[str, ...]:
 
 
 def _symptoms() -> list[str]:
-    rows = re.findall(r"^\| `([^`]+)` \|", _page("docs/troubleshooting.md"), re.MULTILINE)
+    rows = re.findall(r"^\| `([^`]+)` \|", _page("docs/do/troubleshooting.md"), re.MULTILINE)
     return [row for row in rows if " " in row and not row.startswith("gpuctl")]
 
 
@@ -99,7 +99,7 @@ def test_a_symptom_is_a_message_of_gpuctl(symptom: str) -> None:
 
 
 def test_the_index_of_decisions_is_complete() -> None:
-    folder = HOME / "docs/decisions"
+    folder = HOME / "docs/develop/decisions"
     written = {path.name for path in folder.glob("[0-9]*.md")}
     listed = re.findall(r"\]\(([0-9][^)]+\.md)\)", (folder / "README.md").read_text())
     assert sorted(listed) == sorted(written), "each decision is listed once"
@@ -115,7 +115,7 @@ BOUNDARIES = (
 def test_each_boundary_has_a_row_that_names_tests() -> None:
     rows = [
         row.strip("|").split(" | ")
-        for row in _page("docs/security.md").split("\n## ")[1].splitlines()
+        for row in _page("docs/understand/security.md").split("\n## ")[1].splitlines()
         if row.startswith("| ") and not row.startswith(("| boundary", "| ---"))
     ]
     for boundary in BOUNDARIES:

@@ -11,7 +11,7 @@ _ROOMS += "|tests"
 _PATH = re.compile(rf"({_ROOMS})/[\w./-]*")
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
-DECISIONS = [str(path.relative_to(HOME)) for path in (HOME / "docs/decisions").glob("*.md")]
+DECISIONS = [str(path.relative_to(HOME)) for path in (HOME / "docs/develop/decisions").glob("*.md")]
 
 
 def _anchors(page: str) -> set[str]:

@@ -63,7 +63,7 @@ class Machines:
         """Put gpuctl's connections to the nodes into units that end when a shutdown begins.
 
         pam_systemd does so, which the lab's machines do not have
-        (docs/decisions/395-logins-wait-for-supervisors.md).
+        (docs/develop/supervisor.md).
         """
         self.gpuctl("--lab", "exec", self.cluster, "--", _ENTER_SCOPE)
 

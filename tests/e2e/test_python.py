@@ -50,7 +50,9 @@ def test_the_first_example_of_the_page_works_in_a_notebook(
     cluster_file(tmp_path, "cluster", network=DIRECT)
     (tmp_path / "nccl-tests.yaml").write_text((ROOT / "stacks/nccl-tests.yaml").read_text())
     monkeypatch.chdir(tmp_path)
-    example = next(block for block in blocks("docs/python.md") if block.language == "python")
+    example = next(
+        block for block in blocks("docs/look-up/python.md") if block.language == "python"
+    )
     code = example.text.replace("lab=True", f"lab={gpuctl.lab.name!r}")
 
     async def cell() -> None:

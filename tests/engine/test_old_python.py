@@ -1,7 +1,7 @@
 """The agent runs under the Pythons of the images: AL2023's 3.9, Ubuntu's 3.10 and 3.12.
 
 3.9 is Debian's PyPy, which `scripts/setup tests` unpacks. CPython 3.9, 3.10 and 3.12 are not tried
-here: neither Debian 12 nor PyPI has them. docs/aws-truth.md says what was tried by hand.
+here: neither Debian 12 nor PyPI has them. docs/understand/aws-truth.md says what was tried by hand.
 """
 
 import ast

@@ -92,7 +92,7 @@ def test_a_task_is_not_for_up(tmp_path: Path) -> None:
 
 def test_a_key_of_dstack_is_not_taken_for_one_of_ours(tmp_path: Path) -> None:
     (line,) = texts(tmp_path, TASK.replace("task", "mpi") + "repos: ['.']\n", "a.yaml")
-    assert line == "4:1: E101 unknown key 'repos'; dstack's tasks have it: docs/dstack.md"
+    assert line == "4:1: E101 unknown key 'repos'; dstack's tasks have it: docs/do/dstack.md"
 
 
 def test_files_travel_in_both_forms(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_the_types_of_what_is_returned_can_be_imported() -> None:
 def test_examples_have_the_types_of_the_api(tmp_path: Path) -> None:
     """Each example is a program that mypy reads as it would read a user's."""
     end = page().path.read_text().partition(page().marker)[0].count("\n")
-    examples = [block for block in blocks("docs/python.md") if block.language == "python"]
+    examples = [block for block in blocks("docs/look-up/python.md") if block.language == "python"]
     files = []
     for block in examples:
         if block.line < end:

@@ -286,7 +286,7 @@ def test_what_aws_does_not_answer_at_all_is_told_in_the_end(
 
 
 def test_the_bill_of_a_killed_client_is_that_of_the_documentation() -> None:
-    page = " ".join((DOCS / "capacity.md").read_text().split())
+    page = " ".join((DOCS / "do/capacity.md").read_text().split())
     minutes = claim.HELD.total_seconds() / 60
     assert f"ends by itself after {minutes:.0f} minutes, AWS may take up to an hour more" in page
     assert f"it can bill for up to {minutes + 60:.0f} minutes" in page

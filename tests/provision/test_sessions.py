@@ -226,6 +226,6 @@ def test_nodes_are_waited_for_until_they_are_online(
 
 
 def test_five_minutes_are_promised(monkeypatch: pytest.MonkeyPatch) -> None:
-    docs = Path(__file__).parents[2] / "docs" / "network.md"
+    docs = Path(__file__).parents[2] / "docs/do/network.md"
     assert "online in Session Manager, five minutes at most." in docs.read_text()
     assert session_manager.ONLINE_PATIENCE_S == 5 * 60

@@ -1,4 +1,4 @@
-"""The policy of docs/sharing.md, which keeps a team's members from each other's objects."""
+"""The policy of docs/do/sharing.md, which keeps a team's members from each other's objects."""
 
 import fnmatch
 import json
@@ -13,7 +13,7 @@ from provision.records import shared
 from tests.cli.test_shared_journals import RUN, Team, done, finish, follow
 from tests.security.test_bucket import team as team  # noqa: PLC0414  a fixture
 
-PAGE = Path(__file__).parents[2] / "docs" / "sharing.md"
+PAGE = Path(__file__).parents[2] / "docs/do/sharing.md"
 BUCKET = "arn:aws:s3:::team-gpus/"
 
 

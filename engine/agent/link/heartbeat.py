@@ -1,8 +1,8 @@
 """Heartbeats between the supervisor and its workers: signed datagrams, one process on each side.
 
 A worker's process sends one per second and the supervisor's process answers it, so each side knows
-whether it can reach the other. They are separate processes (docs/decisions/180), so that they never
-wait for output, nor for Python's lock, which a thread without CPU time may hold. They do not wait
+whether it can reach the other. They are separate processes, so that they never wait
+for output, nor for Python's lock, which a thread without CPU time may hold. They do not wait
 for their owners either: they keep reports that an owner does not read yet (heartbeat_process.py).
 """
 

@@ -38,7 +38,7 @@ async def watch_lifetime(
     """Report the end of the lifetime when it is less than NOTICE_S away, and each later change.
 
     `reported` is the end that was reported before. It never returns. The timer has two clocks
-    (docs/lease.md): if the clock is set back, that changes nothing.
+    (docs/do/lease.md): if the clock is set back, that changes nothing.
     """
     seen: float | None = None
     while True:

@@ -1,6 +1,6 @@
 """What is worth a notification in a run's journal, and its text: pure functions of the events.
 
-docs/notifications.md has the bodies. A supervisor that reads the journal again gets the same
+docs/do/notifications.md has the bodies. A supervisor that reads the journal again gets the same
 notices with the same numbers.
 """
 

@@ -38,7 +38,7 @@ RULE = Rule(
     " should use the node",
     severity="isolate",
     remedy="remove files",
-    source="docs/decisions/320-health-is-facts-and-rules.md",
+    source="docs/develop/node-health.md",
     check=check,
     is_short=True,
 )

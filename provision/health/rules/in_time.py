@@ -25,7 +25,7 @@ RULE = Rule(
     expects="an end by itself",
     severity="reboot",
     remedy=REBOOT,
-    source="docs/decisions/320-health-is-facts-and-rules.md",
+    source="docs/develop/node-health.md",
     check=check,
     is_short=True,
 )

@@ -15,6 +15,6 @@ RULE = Rule(
     expects="`storage.scratch` and `storage.shared` mounted",
     severity="reboot",
     remedy=f"`mount -a` on the node, or {REBOOT}",
-    source="docs/storage.md",
+    source="docs/do/storage.md",
     check=check,
 )

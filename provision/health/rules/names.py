@@ -22,6 +22,6 @@ RULE = Rule(
     expects="the private address of each node of the cluster",
     severity="isolate",
     remedy="`gpuctl up` writes the names again",
-    source="docs/decisions/169-one-question-to-each-node.md",
+    source="docs/develop/node-health.md",
     check=check,
 )

@@ -18,6 +18,6 @@ RULE = Rule(
     severity="isolate",
     remedy="`gpuctl up` renews keys and names; the security group and the image's firewall must let"
     " nodes reach each other",
-    source="docs/modes.md",
+    source="docs/look-up/modes.md",
     check=check,
 )

@@ -17,6 +17,6 @@ RULE = Rule(
     expects="at most 20 % below the median",
     severity="isolate",
     remedy=REPLACE,
-    source="docs/bisect.md",
+    source="docs/do/bisect.md",
     check=check,
 )

@@ -24,6 +24,6 @@ RULE = Rule(
     expects="the versions of the cluster file, and no missing library",
     severity="isolate",
     remedy="install it, or name an image that has it and repeat `gpuctl up`",
-    source="docs/software.md",
+    source="docs/do/software.md",
     check=check,
 )

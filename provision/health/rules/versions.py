@@ -45,6 +45,6 @@ RULE = Rule(
     expects="the version of most nodes; another kernel or system is only for watching",
     severity="isolate",
     remedy="install the version of the others, or replace the node: `gpuctl heal`",
-    source="docs/decisions/320-health-is-facts-and-rules.md",
+    source="docs/develop/node-health.md",
     check=check,
 )

@@ -153,7 +153,7 @@ def test_a_good_fleet_is_reported_with_its_spread() -> None:
 
 
 def test_the_page_has_the_numbers_of_the_plan() -> None:
-    page = Path("docs/bisect.md").read_text()
+    page = Path("docs/do/bisect.md").read_text()
     for nodes in (4, 8, 16, 32, 64):
         rounds = (*first_rounds(nodes, 8), last_round(nodes, (0,), ((0, 1),)))
         steps = sum(len(one.steps) for one in rounds if one.title == "pairs")

@@ -220,7 +220,7 @@ def test_every_public_figure_is_of_a_known_type_and_has_a_source() -> None:
 
 
 def test_the_documentation_has_every_public_figure() -> None:
-    lines = (ROOT / "docs/nccl-tests.md").read_text().splitlines()
+    lines = (ROOT / "docs/do/nccl-tests.md").read_text().splitlines()
     written = {
         (kind, int(nodes), figure)
         for kind, nodes, figures in (

@@ -326,7 +326,7 @@ def test_every_setting_and_warning_says_why_and_from_where() -> None:
 
 def test_every_name_of_a_run_file_has_one_record_and_its_place_in_the_documentation() -> None:
     assert set(PRESETS) == set(get_args(PresetName))
-    page = (DOCS / "rdma.md").read_text()
+    page = (DOCS / "understand/rdma.md").read_text()
     table = page.partition("| chosen by")[2].partition("## Proof")[0]
     rows = re.findall(r"^\| `(\w+)` \| ", table, re.MULTILINE)
     assert rows == list(PRESETS)  # the order in which `auto` tries them

@@ -5,5 +5,5 @@ from config.run.run_file import RUN_TYPES
 
 
 def test_modes_page_has_every_type() -> None:
-    table = (DOCS / "modes.md").read_text().partition("## Roles")[0]
+    table = (DOCS / "look-up/modes.md").read_text().partition("## Roles")[0]
     assert all(f"| `{name}` | " in table for name in RUN_TYPES)

@@ -40,7 +40,7 @@ DOCS = Path(__file__).parents[4] / "docs"
     ],
 )
 def test_times_of_runs(promise: str, seconds: int, actual: float) -> None:
-    text = (DOCS / "runs.md").read_text() + (DOCS / "logs.md").read_text()
+    text = (DOCS / "do/runs.md").read_text() + (DOCS / "do/logs.md").read_text()
     page = " ".join(text.split())  # a line may end anywhere
     assert promise.format(seconds) in page
     assert actual == seconds
@@ -59,7 +59,7 @@ def test_times_of_runs(promise: str, seconds: int, actual: float) -> None:
     ],
 )
 def test_figures_of_metrics(promise: str, figure: int, actual: float) -> None:
-    page = " ".join((DOCS / "metrics.md").read_text().split())
+    page = " ".join((DOCS / "do/metrics.md").read_text().split())
     assert promise.format(figure) in page
     assert actual == figure
     assert samples.record_interval(100 * 60) == 60 > samples.record_interval(99 * 60)

@@ -124,7 +124,7 @@ def test_watching_goes_on_through_nonsense_and_silence(
     (event,) = reader.events()
     assert (event["kind"], event["action"], event["at"]) == ("node_interrupted", "terminate", TIME)
     assert list(answers) == []
-    assert pauses == [5.0] * 6  # as docs/runs.md promises, and AWS recommends
+    assert pauses == [5.0] * 6  # as docs/do/runs.md promises, and AWS recommends
 
 
 def test_the_run_hears_of_it_and_names_it(

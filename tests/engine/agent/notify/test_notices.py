@@ -23,7 +23,7 @@ from engine.plan.notification_examples import examples
 from tests.engine.bare_events import QUEUED, STARTED, printed
 from tests.engine.conftest import make_plan
 
-PAGE = Path(__file__).parents[4] / "docs" / "notifications.md"
+PAGE = Path(__file__).parents[4] / "docs/do/notifications.md"
 PLAN = make_plan(retry={"attempts": 3})
 AT = 1795420800.0  # 2026-11-23T08:00:00Z
 WHO = "run job-000001 on cluster demo"
