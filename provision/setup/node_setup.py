@@ -42,7 +42,7 @@ WAIT = _wait()
 begins, and at the end all steps, cloud-init's status, and the files with its result.
 
 It asks cloud-init only if the files with its result leave something open
-(docs/develop/setup.md). `status` has no option: Amazon Linux 2023
+(docs/develop/node-health.md). `status` has no option: Amazon Linux 2023
 has cloud-init 22.2.2, which knows no `--format`
 (https://github.com/canonical/cloud-init/blob/22.2.2/cloudinit/cmd/status.py, and the packages of
 https://docs.aws.amazon.com/linux/al2023/release-notes/relnotes-2023.8.20250818.html, 2026-11-22).

@@ -14,7 +14,7 @@ PAGES = tuple(
     str(path.relative_to(HOME))
     for pattern in ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "tests/README.md")
     for path in sorted(HOME.glob(pattern))
-    if str(path.relative_to(HOME)) not in GENERATED and "decisions" not in path.parts
+    if str(path.relative_to(HOME)) not in GENERATED
 )
 
 _FENCE = re.compile(r"^(\s*)```(\w*)$")

@@ -98,11 +98,10 @@ def test_a_symptom_is_a_message_of_gpuctl(symptom: str) -> None:
     assert missing == []
 
 
-def test_the_index_of_decisions_is_complete() -> None:
-    folder = HOME / "docs/develop/decisions"
-    written = {path.name for path in folder.glob("[0-9]*.md")}
-    listed = re.findall(r"\]\(([0-9][^)]+\.md)\)", (folder / "README.md").read_text())
-    assert sorted(listed) == sorted(written), "each decision is listed once"
+def test_guides_are_short() -> None:
+    guides = set((HOME / "docs/develop").glob("*.md")) - {HOME / "docs/develop/architecture.md"}
+    assert len(guides) > 15
+    assert [page.name for page in guides if len(page.read_text().split()) > 1200] == []
 
 
 SECURITY = "tests/security"

@@ -11,7 +11,6 @@ _ROOMS += "|tests"
 _PATH = re.compile(rf"({_ROOMS})/[\w./-]*")
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
-DECISIONS = [str(path.relative_to(HOME)) for path in (HOME / "docs/develop/decisions").glob("*.md")]
 
 
 def _anchors(page: str) -> set[str]:
@@ -21,7 +20,7 @@ def _anchors(page: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in plain}
 
 
-@pytest.mark.parametrize("page", [*PAGES, *GENERATED, *DECISIONS])
+@pytest.mark.parametrize("page", [*PAGES, *GENERATED])
 def test_links_lead_somewhere(page: str) -> None:
     broken = []
     for link in _LINK.findall((HOME / page).read_text()):
