@@ -14,7 +14,8 @@ from cli.render.plan import plan_lines
 from config.loading.load import load_cluster
 from config.progress import silent
 from config.target import Target
-from provision import spares, up
+from provision import up
+from provision.nodes import spares
 from tests.provision.unbooted import nothing_boots
 
 

@@ -23,7 +23,7 @@ from engine.session.session import run
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
 from operations.watcher import LoggingWatcher, Watcher
-from provision.records.record import load_inventory
+from provision.state.record import load_inventory
 
 __all__ = ["Bisect", "BisectPlan", "measure", "plan_bisect", "round_title", "verdict_lines"]
 

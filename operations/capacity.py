@@ -2,8 +2,7 @@
 
 from operations.chosen_target import ChosenTarget
 from operations.watcher import LoggingWatcher, Watcher
-from provision import capacity
-from provision.capacity import CapacityReport
+from provision.capacity.offers import CapacityReport, capacity
 
 __all__ = ["CapacityReport", "find"]
 
@@ -17,4 +16,4 @@ def find(
 ) -> CapacityReport:
     """Return zones, reservations, blocks and prices of the type; `nodes` is the size of a block."""
     here.ensure_lab(watcher.report)
-    return capacity.capacity(instance_type, nodes, here.target())
+    return capacity(instance_type, nodes, here.target())

@@ -115,7 +115,7 @@ class ChosenTarget:
         InputError when the target is a lab that is down.
         """
         # pydantic: completion does without.
-        from provision.records.record import last_known  # noqa: PLC0415
+        from provision.state.record import last_known  # noqa: PLC0415
 
         self.require_lab()
         record = last_known(name, self.remembered())

@@ -11,7 +11,7 @@ from engine.session.cluster_runs import Holder, find_holders
 from engine.session.head_locks import hold
 from operations.chosen_target import ChosenTarget
 from operations.watcher import Watcher
-from provision.records.record import load_inventory
+from provision.state.record import load_inventory
 
 
 def find_runs(here: ChosenTarget, cluster: str, watcher: Watcher) -> tuple[Holder, ...]:

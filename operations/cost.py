@@ -7,8 +7,8 @@ from pathlib import Path
 from engine.record.history import History
 from operations.chosen_target import ChosenTarget
 from operations.watcher import LoggingWatcher, Watcher
-from provision.spending.ledger import cluster_costs
-from provision.spending.report import By, RunTime, Spending, spending, total_usd
+from provision.billing.ledger import cluster_costs
+from provision.billing.report import By, RunTime, Spending, spending, total_usd
 
 __all__ = ["By", "Costs", "Spending", "find"]
 

@@ -17,13 +17,13 @@ from provision.aws.account import caller, credentials_source
 from provision.permissions.actions import COMMANDS, FEATURES, needed
 from provision.permissions.boundary import CREATE, find_boundary
 from provision.permissions.check import RoleOfNodes, missing_permissions
-from provision.records.shared import try_bucket
 from provision.setup.session_manager import (
     INSTALL,
     plugin_problem,
     plugin_version,
     version_text,
 )
+from provision.state.shared import try_bucket
 
 
 @dataclass(frozen=True)

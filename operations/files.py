@@ -9,7 +9,7 @@ from config.folded_names import expand, fold
 from nodes.copy import copy_from, copy_to
 from nodes.inventory import Inventory, Node
 from operations.chosen_target import ChosenTarget
-from provision.records.record import load_inventory
+from provision.state.record import load_inventory
 
 ALL = "all"
 """The name that means every node."""

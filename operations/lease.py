@@ -6,7 +6,7 @@ from config.settings import settings
 from operations.chosen_target import ChosenTarget
 from provision import lease
 from provision.lease import Extension
-from provision.records.record import read
+from provision.state.record import read
 
 __all__ = [
     "Extension",

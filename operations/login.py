@@ -11,7 +11,7 @@ from nodes.identity import has_cluster_key
 from nodes.inventory import Inventory
 from nodes.openssh import write_openssh_config
 from operations.chosen_target import ChosenTarget
-from provision.records.record import load_inventory
+from provision.state.record import load_inventory
 
 __all__ = ["Hosts", "plan_hosts", "remove_hosts", "ssh_command", "write_hosts"]
 

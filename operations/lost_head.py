@@ -14,7 +14,7 @@ from engine.record.run_errors import KnownRun, RunLost, way_to_saved
 from nodes.inventory import Inventory
 from operations import aws_checks
 from operations.chosen_target import ChosenTarget
-from provision.records.record import load_inventory, read, unknown_cluster
+from provision.state.record import load_inventory, read, unknown_cluster
 
 ASK_S = 8.0
 """Seconds to wait for AWS: without a network its client tries for minutes."""

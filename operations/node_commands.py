@@ -6,7 +6,7 @@ from config.errors import GpuctlError
 from nodes import dial
 from nodes.answers import Completed, broker_lost, error_of, no_broker, parse_answer
 from operations.chosen_target import ChosenTarget
-from provision.records.record import load_inventory
+from provision.state.record import load_inventory
 
 __all__ = ["Completed", "run_on_all_nodes"]
 

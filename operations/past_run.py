@@ -16,7 +16,7 @@ from operations.lost_head import power_off_hint
 from operations.run_client import EndedRun
 from operations.source_transfer import fetch
 from operations.watcher import LoggingWatcher, Watcher
-from provision.records.record import load_inventory
+from provision.state.record import load_inventory
 
 
 def first_event(

@@ -19,7 +19,7 @@ from engine.plan.source_tree import Tree, tree_of
 from nodes.inventory import Inventory
 from operations import proposal, run_queue
 from operations.chosen_target import ChosenTarget
-from provision.records.record import load_inventory, records
+from provision.state.record import load_inventory, records
 
 __all__ = ["Credential", "OnStop", "PreparedRun", "Tree", "prepare", "read_code", "saved_inventory"]
 

@@ -11,8 +11,8 @@ from nodes.kept_connections import connect
 from operations.watcher import Watcher
 from provision.health.judge import UNREACHABLE
 from provision.health.model import Finding
-from provision.records.record import read
 from provision.setup.node_health import short_check
+from provision.state.record import read
 
 
 class NodeCheck:

@@ -11,7 +11,7 @@ from config.run.run_file import Run
 from engine.plan import proposal as engine_proposal
 from engine.plan.proposal import Proposal
 from operations.chosen_target import ChosenTarget
-from provision.costs.cost import catalogue_access_usd
+from provision.billing.cost import catalogue_access_usd
 
 __all__ = ["Proposal", "catalogue_access_usd", "no_cluster_hint", "propose", "write_file"]
 

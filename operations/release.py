@@ -12,10 +12,10 @@ from operations.cluster_occupancy import find_runs, occupancy_text, prevent_heal
 from operations.watcher import LoggingWatcher, Watcher
 from provision import down as removal
 from provision.down import Teardown
-from provision.ownership import Ownership, find_ownership
-from provision.records.record import last_known
 from provision.removal.verification import Verification
 from provision.removal.verification import verify as verify_removal
+from provision.state.ownership import Ownership, find_ownership
+from provision.state.record import last_known
 
 __all__ = [
     "Ownership",

@@ -30,7 +30,7 @@ from nodes.inventory import Inventory
 from nodes.kept_connections import connect
 from operations.chosen_target import ChosenTarget
 from operations.watcher import Watcher
-from provision.records.record import read
+from provision.state.record import read
 
 Prepare = Callable[[Inventory, Collection[str]], list[str]]
 """Brings to new nodes what runs need; returns the runs that must learn the nodes' addresses."""

@@ -14,7 +14,7 @@ from operations.chosen_target import ChosenTarget
 from operations.queue_places import QueuedRun, with_places
 from operations.run_search import find_run_with_cluster
 from operations.watcher import LoggingWatcher, Watcher
-from provision.records.record import load_inventory
+from provision.state.record import load_inventory
 
 
 @dataclass(frozen=True)

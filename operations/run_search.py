@@ -12,7 +12,7 @@ from operations.chosen_target import ChosenTarget
 from operations.known import recorded_run
 from operations.lost_head import mark_replaced
 from operations.watcher import LoggingWatcher, Watcher
-from provision.records.record import load_inventory, records
+from provision.state.record import load_inventory, records
 
 _Found = tuple[Inventory, FirstEvent]
 """A run on a head, by its first event, and the inventory of its cluster."""

@@ -38,7 +38,7 @@ from operations.run_search import find_run_with_cluster
 from operations.source_transfer import send_code
 from operations.teardown import check_removable, destroy, ending, removable
 from operations.watcher import LoggingWatcher, Watcher
-from provision.records.record import load_inventory
+from provision.state.record import load_inventory
 
 if TYPE_CHECKING:
     from provision.down import Teardown

@@ -22,7 +22,7 @@ from engine.record.kept_results import keep_results
 from engine.record.run_context import Setting
 from operations.chosen_target import ChosenTarget
 from operations.watcher import LoggingWatcher, Watcher
-from provision.records.shared import objects
+from provision.state.shared import objects
 
 if TYPE_CHECKING:
     from provision.aws.objects import Objects  # boto3 takes 0.1 s, and few have a bucket

@@ -18,7 +18,7 @@ from engine.record.history import History, RunRecord
 from operations.chosen_target import ChosenTarget
 from operations.shared_journals import share_journals
 from operations.watcher import LoggingWatcher, Watcher
-from provision.records.shared import objects
+from provision.state.shared import objects
 
 if TYPE_CHECKING:
     from provision.aws.objects import Objects  # boto3 takes 0.1 s, and few have a bucket

@@ -4,7 +4,7 @@ from config.errors import InputError
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
 from provision import status
-from provision.records import record
+from provision.state import record
 from provision.status import ClusterStatus
 
 __all__ = ["ClusterStatus", "Inventory", "cluster", "clusters", "inventory", "record_errors"]

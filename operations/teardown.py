@@ -17,7 +17,7 @@ from operations import aws_checks, release
 from operations.chosen_target import ChosenTarget
 from operations.cluster_occupancy import is_kept_by_others
 from operations.watcher import Watcher
-from provision.records.record import read
+from provision.state.record import read
 
 if TYPE_CHECKING:
     from provision.down import Teardown

@@ -13,7 +13,7 @@ from operations.chosen_target import ChosenTarget
 from operations.known import fetch_journal
 from operations.run_search import find_run
 from operations.watcher import LoggingWatcher, Watcher
-from provision.records.record import load_inventory, read, records
+from provision.state.record import load_inventory, read, records
 
 __all__ = [
     "ClusterUsage",

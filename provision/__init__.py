@@ -1,1 +1,5 @@
-"""A cluster's life: preflight, plan, up, bootstrap, status, down. Knows nothing of runs."""
+"""A cluster's life on AWS. Knows nothing of runs.
+
+The modules next to the rooms are each the way of one command: `up`, `down`, `status`, `drift`,
+`gc`, `healing` (`heal`), `lease` (`extend`) and `access` (`grant`, `revoke`).
+"""

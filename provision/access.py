@@ -28,9 +28,17 @@ from nodes.public_keys import (
     read_public_key,
 )
 from nodes.ssh import connect
-from provision.machines import BASTION, Answers, failures, machine_names, on_all, raise_failures
-from provision.records.cluster_lock import cluster_lock
-from provision.records.record import (
+from provision.setup.machines import (
+    BASTION,
+    Answers,
+    failures,
+    machine_names,
+    on_all,
+    raise_failures,
+)
+from provision.setup.nodes_key import GRANTED, NodesKey, nodes_key
+from provision.state.cluster_lock import cluster_lock
+from provision.state.record import (
     ClusterRecord,
     Grant,
     folder,
@@ -39,7 +47,6 @@ from provision.records.record import (
     records,
     write,
 )
-from provision.setup.nodes_key import GRANTED, NodesKey, nodes_key
 
 _SCRIPT = Path(__file__).parent / "setup" / "authorized_keys.sh"
 

@@ -24,12 +24,14 @@ from provision.aws.resources import (
     find_all,
     find_instances,
 )
-from provision.costs.cost import spent_usd
+from provision.billing.cost import spent_usd
+from provision.billing.ledger import keep as keep_cost
 from provision.permissions.actions import needed
 from provision.permissions.check import missing_permissions
 from provision.permissions.provider_calls import Feature
-from provision.records.cluster_lock import cluster_lock
-from provision.records.record import (
+from provision.removal.sweep import sweep
+from provision.state.cluster_lock import cluster_lock
+from provision.state.record import (
     ClusterRecord,
     folder,
     forget,
@@ -38,9 +40,7 @@ from provision.records.record import (
     unknown_cluster,
     write,
 )
-from provision.records.shared import Superseded
-from provision.removal.sweep import sweep
-from provision.spending.ledger import keep as keep_cost
+from provision.state.shared import Superseded
 
 SETTLE_S = 10.0
 """The time in which EC2's lists get to know a resource whose creation a killed command requested.

@@ -12,9 +12,9 @@ from infra.stack.installation import find_engine
 from infra.stack.stack import Stack
 from provision.aws.account import caller, check_account, resolve_credentials
 from provision.aws.resources import KINDS, Resource, find_all
-from provision.foreign_tags import foreign_tags, is_foreign
-from provision.records.cluster_lock import is_locked
-from provision.records.record import known_record
+from provision.nodes.foreign_tags import foreign_tags, is_foreign
+from provision.state.cluster_lock import is_locked
+from provision.state.record import known_record
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from provision.aws.account import caller, owner_tag
 from provision.aws.clients import UNIVERSAL, aws_errors, client
 from provision.aws.concurrency import request_pool
 from provision.aws.resources import Kind, find_all
-from provision.records.record import damaged_names, records
 from provision.removal.orphans import FoundCluster, Known, Verdict, judge_all
 from provision.removal.sweep import sweep
+from provision.state.record import damaged_names, records
 
 REGIONS_AT_ONCE = 8
 """gpuctl sends a region up to 12 requests at a time. EC2's limits are per region, IAM's are not."""

@@ -8,10 +8,10 @@ from config.target import Target
 from nodes.inventory import Inventory, Node
 from provision.access import check_new_machines
 from provision.aws.clients import client
-from provision.aws.termination import terminate
 from provision.lease import join
-from provision.machines import BASTION
-from provision.records.record import load_inventory, read, unknown_cluster
+from provision.nodes.termination import terminate
+from provision.setup.machines import BASTION
+from provision.state.record import load_inventory, read, unknown_cluster
 from provision.up import plan, up
 
 

@@ -19,11 +19,11 @@ from nodes.ssh import connect
 from provision.aws.clients import client
 from provision.aws.end_tags import end_of, write_ends
 from provision.aws.resources import ALIVE, find_instances
-from provision.costs.cost import hourly_usd
-from provision.machines import BASTION, Answers, machine_names, on_all, raise_failures
-from provision.records.cluster_lock import cluster_lock
-from provision.records.record import ClusterRecord, Lease, load_inventory, read, write
+from provision.billing.cost import hourly_usd
 from provision.setup.lease.units import SECONDS_LEFT, request_end, set_end
+from provision.setup.machines import BASTION, Answers, machine_names, on_all, raise_failures
+from provision.state.cluster_lock import cluster_lock
+from provision.state.record import ClusterRecord, Lease, load_inventory, read, write
 
 LONGEST_S = 366 * 86400
 

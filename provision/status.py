@@ -20,10 +20,10 @@ from provision.aws.resources import (
     find_instances,
 )
 from provision.aws.spot_notices import TAKEN_BACK, notices
-from provision.costs.cost import daily_usd, leftover_price, price_of, spent_usd
-from provision.launch.claim import ENDED_WITHIN
-from provision.records.cluster_lock import is_locked
-from provision.records.record import ClusterRecord, lease_end, records
+from provision.billing.cost import daily_usd, leftover_price, price_of, spent_usd
+from provision.capacity.claim import ENDED_WITHIN
+from provision.state.cluster_lock import is_locked
+from provision.state.record import ClusterRecord, lease_end, records
 
 ClusterState = Literal["creating", "ready", "failed", "destroying", "orphaned", "gone", "elsewhere"]
 

@@ -24,13 +24,12 @@ from provision.aws.account import resolve_credentials
 from provision.aws.clients import client
 from provision.aws.concurrency import request_pool
 from provision.aws.resources import Resource, find_all
-from provision.costs.cost import access_prices, hourly_usd
-from provision.costs.prices import total_usd
-from provision.foreign_tags import existing_tags, keep_foreign_tags
-from provision.launch.launch import FleetLaunch
+from provision.billing.cost import access_prices, hourly_usd
+from provision.billing.prices import total_usd
 from provision.lease import note_ends, note_launches
-from provision.machines import BASTION
-from provision.ownership import ownership
+from provision.nodes.foreign_tags import existing_tags, keep_foreign_tags
+from provision.nodes.launch import FleetLaunch
+from provision.nodes.spares import Spares
 from provision.preflight.image_software import software_rows
 from provision.preflight.preflight import resolve
 from provision.preflight.replacements import (
@@ -39,8 +38,11 @@ from provision.preflight.replacements import (
     older_settings,
     replacement_reasons,
 )
-from provision.records.cluster_lock import cluster_lock
-from provision.records.record import (
+from provision.setup.machines import BASTION
+from provision.setup.nodes_key import NodesKey
+from provision.state.cluster_lock import cluster_lock
+from provision.state.ownership import ownership
+from provision.state.record import (
     ClusterRecord,
     forget,
     new_record,
@@ -50,8 +52,6 @@ from provision.records.record import (
     share_host_keys,
     write,
 )
-from provision.setup.nodes_key import NodesKey
-from provision.spares import Spares
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from config.errors import CloudError
 from config.target import Target
 from provision.aws.clients import aws_errors, client
 from provision.aws.instance_types import availability_zones, offers
-from provision.costs.prices import price
+from provision.billing.prices import price
 
 _SHORT_LIST = 6
 """The number of types that AWS is asked for prices of: the cheapest of the catalogue."""

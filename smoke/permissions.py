@@ -20,7 +20,7 @@ from provision.aws.account import caller
 from provision.aws.clients import DENIED, aws_errors, client
 from provision.aws.instance_types import availability_zones, instance_type, offers
 from provision.aws.machine_images import BASTION_IMAGE, image_id
-from provision.costs.prices import price
+from provision.billing.prices import price
 from provision.permissions.actions import needed
 from provision.permissions.check import missing_permissions
 from provision.preflight.quotas import Clients, check_elastic_ips, check_vcpus, check_vpcs

@@ -4,7 +4,7 @@ import platform
 from importlib.metadata import version
 
 from infra.stack.installation import VERSION
-from provision.records.record import read
+from provision.state.record import read
 from smoke.workplace import StepFailed, Workplace
 
 _NODE = """\

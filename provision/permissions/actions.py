@@ -98,7 +98,7 @@ PARTS = (
     _part("up", "iam:PassRole", "profile"),
     _part("gc", "DescribeRegions"),
     _part("status", "DescribeSpotInstanceRequests", "spot"),
-    # Capacity (provision/capacity.py, provision/launch/claim.py).
+    # Capacity (provision/capacity/offers.py, provision/capacity/claim.py).
     _part(
         "capacity",
         "DescribeInstanceTypes DescribeInstanceTypeOfferings DescribeSpotPriceHistory"

@@ -1,1 +1,4 @@
-"""The checks before anything is created."""
+"""The checks before anything is created. They return a resolved cluster, or all problems at once.
+
+Nothing here changes AWS. Capacity is claimed afterwards, in `provision.capacity`.
+"""

@@ -8,10 +8,10 @@ from config.cluster.resolved import Resolved
 from config.target import Target
 from provision.aws.clients import client
 from provision.aws.resources import exists, find_instances
-from provision.machines import BASTION
-from provision.records.record import read
 from provision.setup.cloud_init import bastion_user_data
+from provision.setup.machines import BASTION
 from provision.setup.nodes_key import GRANTED
+from provision.state.record import read
 
 
 def add_granted_keys(wanted: Resolved, before: Resolved, target: Target) -> Resolved:

@@ -31,7 +31,7 @@ from provision.aws.account import Caller, check_account, expiry_warning, owner_t
 from provision.aws.concurrency import request_pool
 from provision.aws.instance_types import availability_zones
 from provision.aws.machine_images import OPEN_DRIVER
-from provision.costs.prices import Price, catalogue_price, check_budget
+from provision.billing.prices import Price, catalogue_price, check_budget
 from provision.preflight.existing_network import (
     Wanted,
     check_same_network,
@@ -49,8 +49,8 @@ from provision.preflight.ssh_access import (
     check_access,
     check_addresses,
 )
-from provision.records.record import read
 from provision.setup.session_manager import check_plugin
+from provision.state.record import read
 
 _QUOTAS = "servicequotas:GetServiceQuota and servicequotas:ListServiceQuotas"
 _SIMULATE = "iam:SimulatePrincipalPolicy"

@@ -4,8 +4,8 @@ from config.cluster.resolved import Resolved
 from config.target import Target
 from nodes.identity import cluster_key, has_cluster_key
 from nodes.keys import ensure_key
-from provision.records.record import folder
 from provision.setup.nodes_key import ensure_nodes_key
+from provision.state.record import folder
 
 
 def public_keys(

@@ -8,7 +8,7 @@ from config.cluster.cluster_file import Cluster
 from config.models import Model
 from infra.stack.changes import INSTANCE, TEMPLATE, Plan
 from provision.aws.clients import aws_errors
-from provision.machines import BASTION
+from provision.setup.machines import BASTION
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

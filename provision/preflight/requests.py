@@ -13,14 +13,14 @@ from provision.aws.clients import client
 from provision.aws.instance_types import instance_type, offers
 from provision.aws.lustre_clients import CODENAMES, client_kernels
 from provision.aws.machine_images import BASTION_IMAGE, image, image_id
-from provision.costs.prices import Price, price
+from provision.billing.prices import Price, price
+from provision.capacity.reservations import find_reservation
 from provision.permissions.actions import features_of, needed
 from provision.permissions.check import Missing, RoleOfNodes, missing_permissions
 from provision.preflight.existing_network import Found, find_network
 from provision.preflight.launch_pins import sent_user_data
 from provision.preflight.node_role import check_sessions, find_role
 from provision.preflight.quotas import Clients, check_elastic_ips, check_vpcs
-from provision.preflight.reservations import find_reservation
 from provision.preflight.ssh_access import needed_elastic_ips, ssh_source_range
 
 if TYPE_CHECKING:

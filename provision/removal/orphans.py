@@ -11,8 +11,8 @@ from typing import Literal
 
 from provision.aws.end_tags import end_of
 from provision.aws.resources import KINDS, Resource
-from provision.costs.cost import leftover_price
-from provision.records.record import ClusterRecord
+from provision.billing.cost import leftover_price
+from provision.state.record import ClusterRecord
 
 Verdict = Literal["orphaned", "doubtful", "recorded", "foreign"]
 

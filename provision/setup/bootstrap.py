@@ -21,9 +21,8 @@ from provision.aws.topology import add_topology
 from provision.health.facts import NodeFacts
 from provision.health.gather import ask, script
 from provision.health.model import Expected
-from provision.machines import BASTION
-from provision.setup.host_keys import BootingMachine, BootWatch, KnownHosts, boot_limit_s
 from provision.setup.lease.units import NODES, idle_files, list_nodes
+from provision.setup.machines import BASTION
 from provision.setup.node_hardware import read as read_hardware
 from provision.setup.node_hardware import script as probe
 from provision.setup.node_health import expectation, folders
@@ -32,6 +31,7 @@ from provision.setup.nodes_key import NodesKey, ask_for_nodes_key
 from provision.setup.reach import reach_every_node
 from provision.setup.session_manager import Agents
 from provision.setup.verdict import broken, judge
+from provision.state.host_keys import BootingMachine, BootWatch, KnownHosts, boot_limit_s
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

@@ -6,7 +6,7 @@ import pytest
 
 from config.target import Target
 from nodes.inventory import Inventory, save
-from provision.records import record
+from provision.state import record
 from tests.provision.test_record import a_record
 
 

@@ -39,8 +39,8 @@ from operations.past_run import late_outputs
 from operations.runs import _first_event
 from operations.teardown import ending
 from provision.aws.account import Caller
-from provision.records import record
-from provision.records.record import load_inventory
+from provision.state import record
+from provision.state.record import load_inventory
 from tests.cli.test_ps import ACCOUNT
 from tests.cli.test_run import (
     cluster,  # noqa: F401  fixtures are found by import

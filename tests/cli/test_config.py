@@ -14,7 +14,7 @@ from config.cluster.cluster_file import Cluster, Lifetime
 from config.settings import VARIABLES
 from operations.chosen_target import ChosenTarget
 from operations.lease import with_lifetime
-from provision.records.record import write
+from provision.state.record import write
 from tests.provision.test_record import a_record
 
 CLUSTER = Cluster.model_validate({"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"})

@@ -9,7 +9,7 @@ from cli.main import app
 from config.errors import InputError
 from config.target import Target
 from engine.record.history import History
-from provision.spending.ledger import keep
+from provision.billing.ledger import keep
 from tests.engine.conftest import make_plan
 from tests.provision.test_ownership import with_id
 

@@ -22,10 +22,10 @@ from nodes.ssh_hosts import write_hosts
 from provision.aws.clients import client, forget_clients
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import KINDS
+from provision.billing.ledger import cluster_costs
 from provision.down import Teardown
-from provision.records import record
 from provision.removal import verification
-from provision.spending.ledger import cluster_costs
+from provision.state import record
 from tests.engine.conftest import make_inventory, make_plan
 from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record

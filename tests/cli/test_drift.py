@@ -18,8 +18,8 @@ from config.target import Target
 from infra.stack.changes import Change, Refreshed
 from provision.aws.clients import client, forget_clients
 from provision.aws.resources import Resource
-from provision.records import record
-from provision.records.cluster_lock import cluster_lock
+from provision.state import record
+from provision.state.cluster_lock import cluster_lock
 from tests.infra.region import CREDENTIALS
 from tests.provision.test_ownership import ANN, vpc, with_id
 

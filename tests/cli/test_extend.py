@@ -14,9 +14,9 @@ from config.cluster.cluster_file import Budget, Lifetime
 from config.errors import CloudError, Interrupted, NodeError
 from config.target import Target
 from nodes.answers import Completed, Unreachable
-from provision.records import record
-from provision.records.record import Lease
 from provision.setup.lease.units import SECONDS_LEFT
+from provision.state import record
+from provision.state.record import Lease
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
 

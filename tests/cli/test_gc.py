@@ -17,7 +17,7 @@ from config.target import Target
 from provision.aws.clients import client, forget_clients
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import find_all
-from provision.records import record
+from provision.state import record
 from tests.infra.region import CREDENTIALS
 from tests.provision import test_sweep
 from tests.provision.test_ownership import BEN, with_id

@@ -19,7 +19,7 @@ from nodes.answers import Completed, Unreachable
 from nodes.inventory import Bastion
 from nodes.keys import ensure_key, generate_pair
 from nodes.public_keys import parse_public_key
-from provision.records import record
+from provision.state import record
 from tests.cli.conftest import remember
 from tests.cli.test_extend import NoConnection
 from tests.engine.conftest import make_inventory

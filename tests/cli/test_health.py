@@ -12,7 +12,7 @@ from engine.session.cluster_runs import Holder
 from infra.fleet import Fleet, FleetNode
 from nodes.inventory import Inventory, Node
 from provision.health.model import Finding, Severity
-from provision.records import record
+from provision.state import record
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
 from tests.provision.test_record import a_record
@@ -141,9 +141,9 @@ def test_a_cluster_whose_up_failed(
     )  # fmt: skip
     launched: list[Fleet | None] = [fleet]
     stack = SimpleNamespace(fleet=lambda: launched[0])
-    monkeypatch.setattr("provision.existing_nodes.Stack", lambda *_: stack)
-    monkeypatch.setattr("provision.existing_nodes.find_engine", lambda _: None)
-    monkeypatch.setattr("provision.existing_nodes.resolve_credentials", lambda target: target)
+    monkeypatch.setattr("provision.nodes.existing_nodes.Stack", lambda *_: stack)
+    monkeypatch.setattr("provision.nodes.existing_nodes.find_engine", lambda _: None)
+    monkeypatch.setattr("provision.nodes.existing_nodes.resolve_credentials", lambda target: target)
     found.append(finding("node1", "isolate"))
     done = CliRunner().invoke(app, ["health", "demo"])
     assert done.stderr == (

@@ -22,7 +22,7 @@ from engine.session import session
 from infra.stack.changes import Change, Plan
 from provision.down import Teardown
 from provision.preflight.replacements import OlderSettings
-from provision.records import record
+from provision.state import record
 from provision.up import FleetPlan
 from tests.cli.conftest import remember
 from tests.engine.session.test_session import (

@@ -13,7 +13,7 @@ from config.errors import InputError
 from config.target import Target
 from operations.chosen_target import ChosenTarget
 from operations.lease import with_lifetime, without_lease
-from provision.records.record import write
+from provision.state.record import write
 from tests.provision.test_record import a_record
 
 CLUSTER = Cluster.model_validate({"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"})

@@ -5,7 +5,7 @@ from dataclasses import replace
 from cli.render.plan import cost_line, plan_json, plan_lines
 from config.cluster.cluster_file import Cluster, Lifetime
 from infra.stack.changes import Change, Op, Plan
-from provision.costs.cost import hourly_usd
+from provision.billing.cost import hourly_usd
 from provision.up import FleetPlan
 from tests.cli.test_plan_text import P5, resolved
 

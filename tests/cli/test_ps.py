@@ -21,7 +21,7 @@ from engine.record.journal_budget import remove, stored_runs
 from engine.record.journal_copy import JournalCopy, write_evidence
 from engine.record.result import RunResult
 from provision.aws.account import Caller
-from provision.records import record
+from provision.state import record
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_run
 from tests.engine.record.test_history import table

@@ -12,7 +12,7 @@ from engine.contract.event import to_line
 from engine.contract.worker_events import Output
 from engine.record.history import History
 from engine.record.journal_copy import JournalCopy
-from provision.records import record
+from provision.state import record
 from tests.cli.test_attach import client, detached  # noqa: F401  fixtures are found by import
 from tests.cli.test_homes import as_user
 from tests.cli.test_run import cluster, gpuctl_run  # noqa: F401

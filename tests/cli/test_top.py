@@ -18,7 +18,7 @@ from engine.analysis.metrics.usage import usage
 from engine.record.journal_copy import samples_path
 from engine.record.sample import Sample
 from nodes.inventory import Inventory
-from provision.records import record
+from provision.state import record
 from tests.cli.conftest import remember
 from tests.cli.test_ps import alive, earlier
 from tests.engine.analysis.test_metrics import BEFORE, GIB, LAST, sample

@@ -11,7 +11,7 @@ import pytest
 
 import gpuctl
 from config.target import Target
-from provision.records import record
+from provision.state import record
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
 

@@ -12,13 +12,13 @@ from config.errors import GpuctlError
 from config.progress import Progress, silent
 from config.target import Target
 from nodes.inventory import Inventory
-from provision import spares
 from provision import up as life
 from provision.down import down
 from provision.gc import collect, survey
 from provision.healing import replace_nodes
-from provision.records.record import load_inventory
+from provision.nodes import spares
 from provision.setup.nodes_key import NodesKey
+from provision.state.record import load_inventory
 from tests.leaks.points import Command, Shape
 from tests.leaks.run_end import end_run
 from tests.provision.unbooted import nothing_boots
@@ -77,8 +77,8 @@ def nothing_answers(
 ) -> Inventory:
     """Return the inventory at once, with a bastion that nobody has to wait for.
 
-    It stands for `provision.spares.bootstrap`. ssh is refused on this machine, where an address of
-    the region would let it wait for half a minute.
+    It stands for `provision.nodes.spares.bootstrap`. ssh is refused on this machine, where an
+    address of the region would let it wait for half a minute.
     """
     there = nothing_boots(resolved, inventory, key, *others)
     assert there.bastion is not None

@@ -119,7 +119,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "tests/config/test_complaints.py",
     ),
     "nodes/public_keys.py": ("tests/nodes/test_public_keys.py",),
-    "provision/capacity.py": ("tests/provision/test_capacity.py",),
+    "provision/capacity/offers.py": ("tests/provision/test_capacity.py",),
     "provision/preflight/quotas.py": ("tests/provision/test_limits.py",),
     "provision/preflight/replacements.py": ("tests/provision/test_replacements.py",),
     "provision/removal/sweep.py": (

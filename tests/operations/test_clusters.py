@@ -22,7 +22,7 @@ from operations import (
 )
 from operations.chosen_target import ChosenTarget
 from operations.rent import FleetPlan
-from provision.spending.ledger import keep
+from provision.billing.ledger import keep
 from tests.cli.test_held import a_run
 from tests.provision.test_ownership import with_id
 from tests.provision.test_record import a_record

@@ -22,15 +22,15 @@ from nodes.inventory import Inventory
 from provision import up as life
 from provision.aws.clients import client
 from provision.aws.topology import add_topology
-from provision.capacity import capacity
+from provision.capacity.offers import capacity
 from provision.down import down
 from provision.drift import drift
 from provision.gc import enabled_regions, survey
-from provision.records.record import read
 from provision.removal.sweep import sweep
-from provision.setup.host_keys import BootingMachine, BootWatch, KnownHosts
 from provision.setup.nodes_key import NodesKey
 from provision.setup.session_manager import Agents, become_session
+from provision.state.host_keys import BootingMachine, BootWatch, KnownHosts
+from provision.state.record import read
 from provision.status import clusters
 from tests.infra.region import Region
 from tests.permissions.accidents import by_hand, leftover_interface
@@ -152,7 +152,7 @@ def _machines_that_answer_nobody() -> Iterator[None]:
         raise NodeError("the bastion cannot be reached", "")
 
     with (
-        mock.patch("provision.spares.bootstrap", _ask_of_boot),
+        mock.patch("provision.nodes.spares.bootstrap", _ask_of_boot),
         mock.patch("provision.lease.connect", unreachable),
     ):
         yield

@@ -20,11 +20,11 @@ from infra.stack.installation import find_engine
 from infra.stack.stack import Stack
 from lab import session_manager_plugin
 from provision.aws.resources import find
-from provision.costs.cost import hourly_usd
+from provision.billing.cost import hourly_usd
 from provision.down import down
-from provision.launch.launch import FleetLaunch
+from provision.nodes.launch import FleetLaunch
 from provision.preflight.preflight import resolve
-from provision.records.record import new_record, write
+from provision.state.record import new_record, write
 from provision.up import FleetPlan
 from tests.plans import requests
 from tests.plans.account import prepared

@@ -9,7 +9,7 @@ from pathlib import Path
 from nodes.keys import generate_pair
 from nodes.public_keys import PublicKey, parse_public_key
 from provision.access import confirmed, machine_script, with_grants, with_revocations
-from provision.records.record import Grant
+from provision.state.record import Grant
 from tests.nodes.conftest import start_sshd
 
 NOW = datetime(2026, 11, 23, 9, 0, tzinfo=UTC)

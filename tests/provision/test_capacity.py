@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from config.errors import CloudError, InputError
 from config.target import Target
 from provision.aws.clients import client
-from provision.capacity import BLOCK_HOURS, capacity
+from provision.capacity.offers import BLOCK_HOURS, capacity
 
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d")
 START = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)

@@ -17,8 +17,8 @@ from lab import fault_table
 from provision.aws.clients import ATTEMPTS
 from provision.aws.instance_types import offers
 from provision.aws.resources import KINDS
-from provision.launch import claim
-from provision.launch.claim import NoCapacity, claim_capacity, try_zones
+from provision.capacity import claim
+from provision.capacity.claim import NoCapacity, claim_capacity, try_zones
 from tests import golden
 from tests.infra.region import CREDENTIALS, Worlds, child, client, resolved
 from tests.lab.world import World
@@ -264,8 +264,10 @@ def test_a_lost_answer_is_asked_for_again_with_jitter_and_the_same_token(
     there: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[tuple[float, float]] = []
-    monkeypatch.setattr("provision.launch.claim.random.uniform", lambda least, most: (least, most))
-    monkeypatch.setattr("provision.launch.claim.time.sleep", pauses.append)
+    monkeypatch.setattr(
+        "provision.capacity.claim.random.uniform", lambda least, most: (least, most)
+    )
+    monkeypatch.setattr("provision.capacity.claim.time.sleep", pauses.append)
     ec2 = LosesAnswers(client(there), 3)
     made = claim._claim(ec2, cluster(there), 2, ZONES[0], None)  # type: ignore[arg-type]
     assert len(ec2.tokens) == 4
@@ -277,7 +279,7 @@ def test_a_lost_answer_is_asked_for_again_with_jitter_and_the_same_token(
 def test_what_aws_does_not_answer_at_all_is_told_in_the_end(
     there: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("provision.launch.claim.time.sleep", lambda _: None)
+    monkeypatch.setattr("provision.capacity.claim.time.sleep", lambda _: None)
     ec2 = LosesAnswers(client(there), 99)
     with pytest.raises(CloudError) as caught:
         claim._claim(ec2, cluster(there), 2, ZONES[0], None)  # type: ignore[arg-type]

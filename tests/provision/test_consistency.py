@@ -11,7 +11,7 @@ from provision import up as life
 from provision.aws.clients import client
 from provision.aws.resources import find_all
 from provision.down import down
-from provision.records import record
+from provision.state import record
 from tests.infra.region import Region
 from tests.provision.test_record import a_record
 from tests.provision.test_sweep import tagged
@@ -24,7 +24,7 @@ def test_up_again_and_down_leave_nothing(
     here: Region, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del engine  # it exists
-    monkeypatch.setattr("provision.spares.bootstrap", nothing_boots)
+    monkeypatch.setattr("provision.nodes.spares.bootstrap", nothing_boots)
     fault_table.write(here.faults, {"consistency": ["1"]})
     demo = Cluster.model_validate({"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"})
     life.up(life.plan(demo, here.target, silent), here.target, silent)

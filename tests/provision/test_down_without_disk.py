@@ -22,11 +22,11 @@ from infra.stack.plugins import ForeignProvider
 from provision.aws.clients import client, forget_clients
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import find_all
+from provision.billing.ledger import cluster_costs
 from provision.down import down
-from provision.records import record
-from provision.records.cluster_lock import cluster_lock
 from provision.removal.sweep import sweep
-from provision.spending.ledger import cluster_costs
+from provision.state import record
+from provision.state.cluster_lock import cluster_lock
 from tests.engine.conftest import make_plan
 from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record

@@ -11,10 +11,11 @@ from config.cluster.cluster_file import Cluster
 from config.errors import NodeError
 from config.progress import silent
 from infra.stack.installation import Engine
-from provision import lease, spares
+from provision import lease
 from provision import up as life
 from provision.drift import drift
 from provision.gc import survey
+from provision.nodes import spares
 from provision.status import clusters
 from tests.infra.region import Region, client
 from tests.provision.unbooted import nothing_boots

@@ -13,9 +13,9 @@ from config.errors import GpuctlError, InputError
 from config.target import Target
 from lab import fault_table
 from provision.aws.clients import client
-from provision.costs.cost import access_prices
+from provision.billing.cost import access_prices
 from provision.preflight.preflight import resolve
-from provision.records import record
+from provision.state import record
 from tests.infra.region import CREDENTIALS, child
 from tests.infra.somebodys_network import SomebodysNetwork
 

@@ -10,11 +10,12 @@ from config.progress import silent
 from infra.stack.changes import Change
 from infra.stack.installation import Engine
 from infra.stack.stack import Stack
-from provision import healing, spares
+from provision import healing
 from provision import up as life
-from provision.aws.termination import terminate
 from provision.drift import ForeignTag, drift
-from provision.records.record import read, write
+from provision.nodes import spares
+from provision.nodes.termination import terminate
+from provision.state.record import read, write
 from tests.infra.region import Region, client
 from tests.provision.unbooted import nothing_boots
 

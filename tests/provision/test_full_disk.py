@@ -16,7 +16,7 @@ from nodes.inventory import Inventory
 from provision import up as life
 from provision.aws.resources import find_all
 from provision.down import down
-from provision.records.record import records
+from provision.state.record import records
 from tests.infra.region import Region
 from tests.provision.unbooted import nothing_boots
 from tests.small_disks import fill, small_disk
@@ -47,7 +47,7 @@ def target(
 ) -> Iterator[Target]:
     """A region without machines; what gpuctl remembers of it is on that disk."""
     del engine  # it exists
-    monkeypatch.setattr("provision.spares.bootstrap", nothing_boots)
+    monkeypatch.setattr("provision.nodes.spares.bootstrap", nothing_boots)
     yield replace(here.target, state=disk / "state")
     gc.collect()  # here, and not in whichever test comes next
 
@@ -110,7 +110,7 @@ def test_a_cluster_whose_end_cannot_be_written_is_found_by_down(
         filled.append(fill(disk, 0))
         return inventory
 
-    monkeypatch.setattr("provision.spares.bootstrap", fill_then_ready)
+    monkeypatch.setattr("provision.nodes.spares.bootstrap", fill_then_ready)
     with pytest.raises(StateError) as refused:
         life.up(life.plan(DEMO, target, silent), target, silent)
     assert "inventory.json cannot be written: No space left on device; make room" in str(

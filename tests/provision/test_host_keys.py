@@ -15,7 +15,7 @@ from config.target import Target
 from nodes.keys import generate_pair
 from provision.aws.clients import client
 from provision.aws.machine_images import BASTION_IMAGE, image_id
-from provision.setup.host_keys import (
+from provision.state.host_keys import (
     BootingMachine,
     BootWatch,
     KnownHosts,

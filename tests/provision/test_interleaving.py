@@ -14,7 +14,7 @@ from infra.stack.installation import Engine
 from provision import up as life
 from provision.aws.resources import find_all
 from provision.down import down
-from provision.records.record import load_inventory, records
+from provision.state.record import load_inventory, records
 from tests.infra.region import Region
 from tests.interleaving import NAMES, NOBODYS_ID, PEOPLE, Step, carry_out, steps
 from tests.provision.unbooted import nothing_boots
@@ -67,7 +67,7 @@ def account(
     here: Region, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Unbooted]:
     del engine  # it exists
-    monkeypatch.setattr("provision.spares.bootstrap", nothing_boots)
+    monkeypatch.setattr("provision.nodes.spares.bootstrap", nothing_boots)
     yield Unbooted(here, tmp_path)
 
 

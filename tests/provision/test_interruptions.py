@@ -11,7 +11,7 @@ from lab import fault_table
 from provision.aws.clients import client
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.spot_notices import notices
-from provision.records import record
+from provision.state import record
 from provision.status import clusters
 from tests.infra.region import CREDENTIALS, Worlds
 from tests.provision.test_record import a_record

@@ -20,13 +20,12 @@ from infra.stack.installation import Engine
 from infra.stack.stack import Stack
 from lab import fault_table
 from provision.aws.resources import find
+from provision.capacity import claim, reservations
+from provision.capacity.claim import NoCapacity
 from provision.down import down
-from provision.launch import claim
-from provision.launch.claim import NoCapacity
-from provision.launch.launch import FleetLaunch
-from provision.preflight import reservations
+from provision.nodes.launch import FleetLaunch
 from provision.preflight.preflight import resolve
-from provision.records import record
+from provision.state import record
 from tests.infra.region import Region, administrator, client, stored_resources
 from tests.infra.somebodys_network import SomebodysNetwork
 

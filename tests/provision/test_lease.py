@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from cli.render.status import status_lines
 from lab.machines.hardware_faults import SMI
 from nodes.keys import generate_pair
-from provision.records.record import ClusterRecord, Lease, lease_end
 from provision.setup.cloud_init import bastion_user_data, node_user_data
 from provision.setup.lease import idle_watch
 from provision.setup.lease.idle_watch import Idleness, Question, gpus_work, has_login, peers
@@ -27,6 +26,7 @@ from provision.setup.lease.units import (
     request_end,
     set_end,
 )
+from provision.state.record import ClusterRecord, Lease, lease_end
 from provision.status import ClusterStatus
 from tests.nodes.conftest import free_port, start_sshd
 from tests.provision.test_cloud_init import KEY, P4D, cluster

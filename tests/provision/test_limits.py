@@ -18,7 +18,7 @@ from lab.api.quotas import QUOTAS
 from provision.aws import clients
 from provision.aws.instance_types import read_instance_type
 from provision.aws.resources import Resource
-from provision.costs.cost import price_of
+from provision.billing.cost import price_of
 from provision.preflight import preflight, quotas
 from provision.preflight.preflight import resolve
 from provision.preflight.problems import Problems

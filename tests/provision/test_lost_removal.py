@@ -8,7 +8,7 @@ from config.errors import CloudError, InfraError, Interrupted
 from config.progress import Reporter, silent
 from config.target import Target
 from infra.stack.changes import Plan
-from provision.launch.launch import FleetLaunch
+from provision.nodes.launch import FleetLaunch
 from tests.infra.region import resolved
 
 EXPIRED = CloudError("AWS refused DescribeVpcs: RequestExpired", "renew them", "RequestExpired")

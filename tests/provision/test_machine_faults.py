@@ -21,10 +21,10 @@ from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import find_all
 from provision.down import down
 from provision.healing import replace_nodes
-from provision.records.record import load_inventory, read
 from provision.removal import sweep as removal
 from provision.setup import bootstrap as booting
-from provision.setup.host_keys import BootWatch
+from provision.state.host_keys import BootWatch
+from provision.state.record import load_inventory, read
 from tests.infra.region import Region, client
 from tests.infra.somebodys_network import SomebodysNetwork
 

@@ -13,8 +13,8 @@ from provision import access
 from provision.aws.resources import Resource
 from provision.preflight import new_bastion
 from provision.preflight.preflight import resolve
-from provision.records import record
-from provision.records.record import ClusterRecord, Grant
+from provision.state import record
+from provision.state.record import ClusterRecord, Grant
 from tests.engine.conftest import make_inventory
 
 NOW = datetime(2026, 11, 25, 9, 0, tzinfo=UTC)

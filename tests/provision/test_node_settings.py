@@ -14,9 +14,10 @@ from infra.stack.changes import Change
 from infra.stack.installation import Engine
 from infra.stack.stack import Stack
 from nodes.inventory import Inventory
-from provision import healing, spares
+from provision import healing
 from provision import up as life
 from provision.drift import drift
+from provision.nodes import spares
 from provision.preflight.replacements import OlderSettings
 from tests.infra.region import Region, client
 from tests.provision.unbooted import nothing_boots

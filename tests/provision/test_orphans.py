@@ -7,7 +7,7 @@ import pytest
 
 from config.catalogue.instance_types import PUBLIC_IPV4_PRICE_USD_H
 from provision.aws.resources import Resource
-from provision.costs.cost import leftover_price
+from provision.billing.cost import leftover_price
 from provision.removal.orphans import FoundCluster, Known, judge, judge_all
 from provision.status import status_of
 from tests.provision.test_ownership import ANN, BEN, with_id

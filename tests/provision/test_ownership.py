@@ -21,13 +21,13 @@ from operations.release import check_owner
 from provision.aws.account import Caller, owner_tag
 from provision.aws.clients import client, forget_clients
 from provision.aws.resources import Resource, find_all
+from provision.capacity.claim import _group
 from provision.down import _choose_id, down
-from provision.launch.claim import _group
-from provision.ownership import find_ownership, is_same_owner
 from provision.preflight.preflight import _identity_tags
-from provision.records import record
-from provision.records.record import ClusterRecord
 from provision.removal.sweep import sweep
+from provision.state import record
+from provision.state.ownership import find_ownership, is_same_owner
+from provision.state.record import ClusterRecord
 from provision.status import clusters
 from provision.up import _name_taken
 from tests.cli.conftest import remembered  # noqa: F401  a fixture is found by import

@@ -18,8 +18,8 @@ from infra.stack.stack import Stack
 from provision.preflight import launch_pins
 from provision.preflight.preflight import resolve
 from provision.preflight.replacements import OlderSettings
-from provision.records import record
 from provision.setup.cloud_init import bastion_user_data, node_user_data
+from provision.state import record
 from provision.up import plan
 from tests.infra.region import Region, client
 

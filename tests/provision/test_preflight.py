@@ -13,7 +13,7 @@ from config.errors import CloudError, GpuctlError, InputError
 from config.target import Target
 from provision.aws.clients import client
 from provision.preflight.preflight import resolve
-from provision.records import record
+from provision.state import record
 
 
 def cluster(**changes: Any) -> Cluster:

@@ -17,8 +17,8 @@ from config.errors import InputError, StateError
 from config.target import Target
 from infra.program.interface_layout import interfaces
 from nodes.inventory import Bastion, Inventory, Node, save
-from provision.records import record
-from provision.records.cluster_lock import cluster_lock, is_locked
+from provision.state import record
+from provision.state.cluster_lock import cluster_lock, is_locked
 from tests.infra.region import instance_type
 
 CASES = Path(__file__).parent / "cases"
@@ -217,7 +217,7 @@ def test_a_disk_that_cannot_lock_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     def refuse(*_: object) -> None:
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr("provision.records.cluster_lock.fcntl.flock", refuse)
+    monkeypatch.setattr("provision.state.cluster_lock.fcntl.flock", refuse)
     here = target(tmp_path)
     with pytest.raises(StateError) as refused, cluster_lock("demo", "gpuctl up", here):
         pass

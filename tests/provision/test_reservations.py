@@ -12,7 +12,7 @@ from config.cluster.resolved import Reservation
 from config.errors import CloudError, InputError
 from config.target import Target
 from provision.aws.clients import client
-from provision.preflight.reservations import find_reservation
+from provision.capacity.reservations import find_reservation
 from tests.infra.region import CREDENTIALS, Worlds
 
 P4D = "p4d.24xlarge"

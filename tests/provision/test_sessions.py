@@ -17,7 +17,7 @@ from config.errors import InputError, NodeError
 from config.target import Target
 from nodes.inventory import Node
 from provision.aws.clients import client
-from provision.costs.cost import access_prices
+from provision.billing.cost import access_prices
 from provision.preflight.preflight import resolve
 from provision.setup import session_manager
 from tests.infra.region import CREDENTIALS, child

@@ -8,8 +8,8 @@ import pytest
 
 from nodes.inventory import Inventory, Node
 from provision.setup.bootstrap import share_of
-from provision.setup.host_keys import BootingMachine, KnownHosts
 from provision.setup.nodes_key import NodesKey
+from provision.state.host_keys import BootingMachine, KnownHosts
 
 PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----\nit's %s\n-----END OPENSSH PRIVATE KEY-----\n"
 HOSTS = """\

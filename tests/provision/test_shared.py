@@ -17,8 +17,8 @@ from lab.buckets import make_bucket
 from nodes.inventory import Inventory
 from provision.aws.objects import Objects
 from provision.permissions.policy import policy
-from provision.records import record, shared, shared_lock
-from provision.records.cluster_lock import cluster_lock, is_locked
+from provision.state import record, shared, shared_lock
+from provision.state.cluster_lock import cluster_lock, is_locked
 from tests.engine.conftest import make_inventory
 from tests.labs import KEY
 from tests.provision.test_record import a_record

@@ -14,8 +14,8 @@ from nodes.inventory import Inventory, Replaced
 from provision import up as life
 from provision.aws.resources import find_all
 from provision.down import down
-from provision.records.record import read
-from provision.spares import Choice, choose
+from provision.nodes.spares import Choice, choose
+from provision.state.record import read
 from tests.infra.region import Region
 
 THREE = ("node0", "node1", "node2")
@@ -90,7 +90,7 @@ def test_one_machine_is_replaced_and_then_everything_is_removed(
 
     def up(bad: int, attempts: int) -> tuple[Machines, Inventory]:
         machines = Machines(bad)
-        monkeypatch.setattr("provision.spares.bootstrap", machines.bootstrap)
+        monkeypatch.setattr("provision.nodes.spares.bootstrap", machines.bootstrap)
         fields: dict[str, Any] = {"capacity": {"spare_attempts": attempts}}
         fields |= {"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"}
         cluster = Cluster.model_validate(fields)

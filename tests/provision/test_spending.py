@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from config.target import Target
-from provision.records import record
-from provision.spending.ledger import ClusterCost, cluster_costs, keep
-from provision.spending.report import NO_RUN, NO_TAG, RunTime, Spending, spending, total_usd
+from provision.billing.ledger import ClusterCost, cluster_costs, keep
+from provision.billing.report import NO_RUN, NO_TAG, RunTime, Spending, spending, total_usd
+from provision.state import record
 from tests.provision.test_ownership import with_id
 from tests.provision.test_record import a_record
 

@@ -18,8 +18,8 @@ from provision.aws.clients import client
 from provision.aws.guardduty import ENDPOINT, GROUP
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import KINDS, find_all
-from provision.records import record
 from provision.removal.sweep import sweep
+from provision.state import record
 from provision.status import clusters
 from tests.provision.test_record import a_record
 
@@ -308,7 +308,7 @@ def test_a_cluster_that_nobody_knows_is_told_with_those_there_are(
 
 def test_an_ended_node_is_billed_until_its_end() -> None:
     from provision.aws.resources import Resource
-    from provision.costs.cost import spent_usd
+    from provision.billing.cost import spent_usd
 
     told = {
         "InstanceType": "p4d.24xlarge",

@@ -13,12 +13,12 @@ from config.progress import silent
 from config.target import Target
 from infra.stack.installation import Engine
 from lab.buckets import make_bucket
-from provision import spares
 from provision import up as life
 from provision.aws.objects import Objects
 from provision.down import down
-from provision.records.cluster_lock import cluster_lock
-from provision.records.record import load_inventory, records
+from provision.nodes import spares
+from provision.state.cluster_lock import cluster_lock
+from provision.state.record import load_inventory, records
 from provision.status import clusters
 from tests.infra.region import Region
 from tests.infra.test_stack import left

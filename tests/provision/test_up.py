@@ -14,9 +14,9 @@ from infra.stack.installation import Engine
 from nodes.identity import cluster_key
 from nodes.inventory import Inventory, save
 from nodes.ssh_hosts import write_hosts
-from provision.launch.launch import FleetLaunch
-from provision.records import record
+from provision.nodes.launch import FleetLaunch
 from provision.setup.nodes_key import NodesKey
+from provision.state import record
 from provision.up import FleetPlan, up
 from tests.engine.conftest import make_inventory
 from tests.infra.region import CREDENTIALS
@@ -47,7 +47,7 @@ def test_a_run_can_be_stopped_while_nodes_are_added(
     monkeypatch.setattr(provision.up, "find_engine", lambda report: ENGINE)
     monkeypatch.setattr(provision.up, "note_launches", lambda *_: None)
     monkeypatch.setattr(provision.up, "note_ends", lambda *_: None)
-    monkeypatch.setattr("provision.spares.bootstrap", lambda *_, **__: make_inventory(2))
+    monkeypatch.setattr("provision.nodes.spares.bootstrap", lambda *_, **__: make_inventory(2))
     monkeypatch.setenv("HOME", str(tmp_path))
     hosts = write_hosts(make_inventory(1))
     plan = Plan((Change("same", NODE, "node0"), Change(op, NODE, "node1")))
@@ -76,7 +76,7 @@ def test_the_key_that_a_node_gave_is_not_asked_for_again(
     monkeypatch.setattr(provision.up, "find_engine", lambda report: ENGINE)
     monkeypatch.setattr(provision.up, "note_launches", lambda *_: None)
     monkeypatch.setattr(provision.up, "note_ends", lambda *_: None)
-    monkeypatch.setattr("provision.spares.bootstrap", bootstrap)
+    monkeypatch.setattr("provision.nodes.spares.bootstrap", bootstrap)
     plan = Plan((Change("same", NODE, "node0"), Change("create", NODE, "node1")))
     up(FleetPlan(resolved, plan, None), target, silent, given)
     assert keys == [given]

@@ -22,8 +22,8 @@ from engine.contract.plan import LaunchPlan
 from engine.record.history import History, RunRecord
 from operations.chosen_target import ChosenTarget
 from operations.shared_runs import share_ended_run
-from provision.records import record
-from provision.records.cluster_lock import cluster_lock, is_locked
+from provision.state import record
+from provision.state.cluster_lock import cluster_lock, is_locked
 from tests.cli.conftest import remembered as remembered  # noqa: PLC0414
 from tests.cli.test_attach import going as going  # noqa: PLC0414  fixtures
 from tests.cli.test_run import cluster as cluster  # noqa: PLC0414

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from policy_sentry.querying.actions import get_action_data
 
-from provision.records import shared
+from provision.state import shared
 from tests.cli.test_shared_journals import RUN, Team, done, finish, follow
 from tests.security.test_bucket import team as team  # noqa: PLC0414  a fixture
 

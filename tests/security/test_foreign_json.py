@@ -38,8 +38,8 @@ from engine.session import outputs, session
 from engine.session.cluster_runs import find_holders
 from engine.session.head import find_run
 from engine.session.plans_on_head import plans_of
-from provision.records import record
-from provision.records.shared_lock import Lock
+from provision.state import record
+from provision.state.shared_lock import Lock
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_plan
 from tests.security.test_head import HERE, LIVE, Heads, heads, started  # noqa: F401  a fixture

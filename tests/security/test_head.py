@@ -38,7 +38,7 @@ from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
 from nodes.ssh import connect
 from operations.lost_head import head_watch, lost_head
-from provision.records import record
+from provision.state import record
 from tests.cli.conftest import remember
 from tests.cli.conftest import remembered as remembered  # noqa: PLC0414  a fixture
 from tests.engine.conftest import make_inventory, make_plan

@@ -14,18 +14,18 @@ from infra.stack.changes import INSTANCE, Plan
 from infra.stack.stack import Stack
 from provision.aws.guardduty import ENDPOINT, GROUP
 from provision.aws.resources import find_all
-from provision.costs.cost import hourly_usd
-from provision.foreign_tags import refresh_foreign_tags
-from provision.launch.claim import (
+from provision.billing.cost import hourly_usd
+from provision.capacity.claim import (
     Claim,
     NoCapacity,
     claim_capacity,
     may_succeed_elsewhere,
     try_zones,
 )
-from provision.machines import BASTION
-from provision.preflight.reservations import await_reservation
+from provision.capacity.reservations import await_reservation
+from provision.nodes.foreign_tags import refresh_foreign_tags
 from provision.removal.sweep import sweep
+from provision.setup.machines import BASTION
 
 TRIES = 3
 """The most launches of a node that failed, within the claim that reserves its capacity."""

@@ -13,12 +13,12 @@ from infra.stack.stack import Stack
 from nodes.identity import has_cluster_key
 from nodes.inventory import Inventory, Replaced
 from provision.aws.clients import client
-from provision.aws.termination import terminate
-from provision.foreign_tags import refresh_foreign_tags
-from provision.launch.launch import FleetLaunch
-from provision.records.record import folder
+from provision.nodes.foreign_tags import refresh_foreign_tags
+from provision.nodes.launch import FleetLaunch
+from provision.nodes.termination import terminate
 from provision.setup.bootstrap import bootstrap, inventory_of
 from provision.setup.nodes_key import NodesKey, nodes_key
+from provision.state.record import folder
 
 STAGE = "spare"
 

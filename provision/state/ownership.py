@@ -8,7 +8,7 @@ from config.cluster.resolved import OWNER_TAG
 from config.target import Target
 from provision.aws.account import caller, owner_tag
 from provision.aws.resources import Resource, find_all
-from provision.records.record import last_known
+from provision.state.record import last_known
 
 UNKNOWN = "unknown"
 """The owner of what has no owner's tag, or whose record has none."""

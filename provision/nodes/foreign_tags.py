@@ -13,7 +13,7 @@ from config.target import Target
 from infra.stack.changes import INSTANCE
 from infra.stack.stack import Stack
 from provision.aws.resources import Resource, find_all
-from provision.records.record import ClusterRecord, read
+from provision.state.record import ClusterRecord, read
 
 _TYPES: Mapping[str, str] = {
     "EFS file system": "aws:efs/fileSystem:FileSystem",

@@ -22,7 +22,7 @@ from config.identifiers import ClusterName
 from config.models import Value
 from config.target import Target
 from nodes.inventory import Inventory, save
-from provision.records import shared
+from provision.state import shared
 
 Status = Literal["creating", "ready", "failed", "destroying"]
 

@@ -12,7 +12,7 @@ from config.target import Target
 from provision.aws.capacity_reservations import describe_reservation
 from provision.aws.clients import client
 from provision.aws.resources import ALIVE, KINDS, find_instances
-from provision.costs.cost import hourly_usd
+from provision.billing.cost import hourly_usd
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

@@ -25,7 +25,7 @@ from config.files import write_whole
 from config.foreign import Malformed, parse_foreign
 from config.models import Value
 from config.target import Target
-from provision.records import shared
+from provision.state import shared
 
 if TYPE_CHECKING:
     from provision.aws.objects import Objects, Stored

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from provision.spending.ledger import ClusterCost
+from provision.billing.ledger import ClusterCost
 
 By = Literal["cluster", "run", "tag"]
 

@@ -1,7 +1,7 @@
 """A cluster's lock: one command at a time changes it.
 
 On this machine the kernel frees a dead holder's lock. The lock of a shared cluster, which other
-machines see, is in provision/records/shared_lock.py.
+machines see, is in provision/state/shared_lock.py.
 """
 
 import fcntl
@@ -14,9 +14,9 @@ from typing import IO
 from config.errors import InputError, StateError
 from config.files import disk_error, disk_errors
 from config.target import Target
-from provision.records.record import folder
-from provision.records.shared import pull
-from provision.records.shared_lock import is_held, shared_lock
+from provision.state.record import folder
+from provision.state.shared import pull
+from provision.state.shared_lock import is_held, shared_lock
 
 
 @contextmanager

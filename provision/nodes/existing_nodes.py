@@ -5,9 +5,9 @@ from infra.stack.installation import find_engine
 from infra.stack.stack import Stack
 from nodes.inventory import Inventory
 from provision.aws.account import resolve_credentials
-from provision.records import shared
-from provision.records.record import folder, load_inventory, read
 from provision.setup.bootstrap import inventory_of
+from provision.state import shared
+from provision.state.record import folder, load_inventory, read
 
 
 def existing_nodes(name: str, target: Target) -> Inventory:

@@ -8,7 +8,7 @@ from config.catalogue.instance_types import PRICES_DATE, price_usd_h
 from config.cluster.resolved import Resolved
 from config.errors import CloudError, InputError
 from provision.aws.clients import aws_errors
-from provision.costs.cost import hourly_usd
+from provision.billing.cost import hourly_usd
 
 CATALOGUE = f"gpuctl's list of {PRICES_DATE}, us-east-1"
 

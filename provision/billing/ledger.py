@@ -9,8 +9,8 @@ from config.cluster.resolved import CLUSTER_TAG, ID_TAG, OWNER_TAG
 from config.files import disk_errors
 from config.models import Value
 from config.target import Target
-from provision.costs.cost import hourly_usd
-from provision.records.record import ClusterRecord, records
+from provision.billing.cost import hourly_usd
+from provision.state.record import ClusterRecord, records
 
 _OWN_TAGS = frozenset({CLUSTER_TAG, ID_TAG, OWNER_TAG})
 

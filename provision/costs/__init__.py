@@ -1,1 +1,0 @@
-"""Prices, and what a cluster costs."""

@@ -1,1 +1,0 @@
-"""The launch of a whole cluster or of nothing."""

@@ -1,1 +1,0 @@
-"""The record of each cluster on this machine, and the lock on it."""

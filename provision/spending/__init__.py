@@ -1,1 +1,0 @@
-"""What clusters have cost, kept after their removal."""
