@@ -1,6 +1,6 @@
 # Everything a newcomer runs. `make demo` and `make test` set themselves up on a fresh Debian
 # machine as root, with Python, make and git there.
-.PHONY: aws-smoke demo soak engine images test check lint install lab-clean setup test-tools docs docs-site golden mutate uninstall
+.PHONY: aws-smoke demo soak engine images test test-all check lint install lab-clean setup test-tools docs docs-site golden mutate uninstall
 
 SHELL := /bin/bash
 VENV := .venv
@@ -40,13 +40,18 @@ images: install
 engine: install
 	@scripts/engine
 
-# Everything: lint, and all tests on several workers, each with labs of its own.
-test: test-tools install images engine
-	@WORKERS=$${WORKERS:-4} scripts/test
-
-# Lint, and the tests that need neither a lab nor Pulumi's engine.
+# The tests have three tiers, each in the next one (tests/README.md), on several workers, each with
+# labs of its own. First: lint, and what needs neither root, Pulumi's engine nor machines.
 check: test-tools install
-	@WORKERS=$${WORKERS:-4} scripts/test -m 'not lab and not engine'
+	@scripts/test -m 'not lab and not engine and not slow and not thorough'
+
+# Also commands and runs as processes, plans with Pulumi's engine, and the lab end to end.
+test: test-tools install images engine
+	@scripts/test -m 'not thorough'
+
+# Also many like cases: kills, storms, permissions, plans of all types.
+test-all: test-tools install images engine
+	@scripts/test
 
 # A fresh clone uses mypy's results of an earlier one: mypy compares the files' hashes.
 lint: test-tools install
@@ -73,9 +78,10 @@ docs-site: install
 golden: install
 	@$(RUN)/python -m tests.golden
 
-# Mutation testing of the pure modules, minutes to an hour: how much would the tests not notice?
+# Mutation testing of the pure modules, hours for all of them: what would the tests not notice?
+# MUTANTS='engine.plan.order.*' tries those of one module; `.venv/bin/mutmut browse` shows the results.
 mutate: install
-	@$(RUN)/python -m tests.mutations --sample $(or $(SAMPLE),300)
+	@$(RUN)/mutmut run $(MUTANTS)
 
 # Stops every lab of this machine and clears what killed ones left: machines, mounts, bridges, rules.
 lab-clean: install

@@ -4,6 +4,8 @@ import pytest
 
 from benchmarks.lines import RANKS, Seen, measure
 
+pytestmark = pytest.mark.slow
+
 
 def test_no_line_is_lost_or_doubled_when_a_client_is_killed() -> None:
     measure(RANKS * 1000, kills=1)

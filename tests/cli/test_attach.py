@@ -53,7 +53,7 @@ from tests.engine.session.test_session import INVENTORY, LocalConnections, conne
 
 Call = Callable[..., Result]
 
-pytestmark = pytest.mark.usefixtures("cluster")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("cluster")]
 
 
 def gpuctl(*words: str) -> Result:

@@ -13,6 +13,8 @@ import pytest
 from tests.engine.conftest import make_inventory
 from tests.interrupts import INTERRUPTIBLE, until_idle
 
+pytestmark = pytest.mark.slow
+
 COMMAND = Path(sys.executable).with_name("gpuctl")
 ROOT = Path(__file__).parent.parent.parent
 

@@ -16,6 +16,8 @@ from tests.cli.conftest import remember
 from tests.cli.test_command import COMMAND, ROOT
 from tests.engine.conftest import make_inventory, make_plan
 
+pytestmark = pytest.mark.slow
+
 SHOW_MODULES = """\
 import json, sys
 sys.argv = ["gpuctl"]

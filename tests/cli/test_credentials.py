@@ -11,6 +11,8 @@ import pytest
 
 from tests.cli.test_command import COMMAND
 
+pytestmark = pytest.mark.slow
+
 TRIES = "`aws sts get-caller-identity --profile {name}` tries it"
 
 

@@ -31,6 +31,8 @@ from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record
 from tests.provision.test_sweep import make_cluster, tagged
 
+pytestmark = pytest.mark.slow
+
 HOURS = 3
 
 

@@ -23,6 +23,8 @@ from provision.state.cluster_lock import cluster_lock
 from tests.infra.region import CREDENTIALS
 from tests.provision.test_ownership import ANN, vpc, with_id
 
+pytestmark = pytest.mark.slow
+
 NODE, GROUP = "aws:ec2/instance:Instance", "aws:ec2/placementGroup:PlacementGroup"
 
 

@@ -13,6 +13,8 @@ from nodes import dial
 from tests.cli.conftest import remember
 from tests.nodes.conftest import Site, site  # noqa: F401  a fixture is found by import
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def cluster(site: Site, remembered: Target) -> Iterator[Site]:  # noqa: F811

@@ -17,6 +17,8 @@ from nodes import dial
 from tests.cli.conftest import remember
 from tests.nodes.conftest import Site, site  # noqa: F401  a fixture
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SHOW_MODULES = """\
 import json, sys

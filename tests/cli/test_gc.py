@@ -23,6 +23,8 @@ from tests.provision import test_sweep
 from tests.provision.test_ownership import BEN, with_id
 from tests.provision.test_sweep import make_cluster, make_identity
 
+pytestmark = pytest.mark.slow
+
 ME = "arn:aws:sts::123456789012:user/moto"
 """The caller of the lab's API."""
 

@@ -34,6 +34,8 @@ from tests.engine.session.test_session import (
 from tests.nodes.conftest import Site, site  # noqa: F401  a fixture
 from tests.provision.test_record import a_record
 
+pytestmark = pytest.mark.slow
+
 NODE = "aws:ec2/instance:Instance"
 REPLACES = Plan((Change("replace", NODE, "node0"), Change("create", NODE, "node1")))
 ADDS = Plan((Change("same", NODE, "node0"), Change("create", NODE, "node1")))

@@ -14,6 +14,8 @@ from engine.record.history import History
 from tests.cli.test_command import COMMAND, ROOT
 from tests.engine.conftest import make_plan
 
+pytestmark = pytest.mark.slow
+
 UNPRIVILEGED = (
     ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
     if os.geteuid() == 0

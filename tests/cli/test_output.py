@@ -24,6 +24,8 @@ from tests.cli.test_command import COMMAND, ROOT, gpuctl
 from tests.engine.bare_events import STARTED
 from tests.engine.conftest import make_plan
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_document_is_all_of_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     out = Output(as_json=True)

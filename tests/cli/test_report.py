@@ -36,6 +36,8 @@ from tests.cli.test_command import ROOT, gpuctl
 from tests.engine.conftest import make_plan
 from tests.engine.record.test_history import result
 
+pytestmark = pytest.mark.slow
+
 EVIL = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>"
 
 

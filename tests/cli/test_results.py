@@ -15,6 +15,8 @@ from tests.engine.analysis.test_comparison import table
 from tests.engine.conftest import make_plan
 from tests.engine.record.test_history import result
 
+pytestmark = pytest.mark.slow
+
 
 def history(home: Path) -> History:
     return History(home / ".local/state/gpuctl/aws/runs")

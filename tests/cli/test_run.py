@@ -38,6 +38,8 @@ from tests.engine.session.test_session import (
     on_this_machine,
 )
 
+pytestmark = pytest.mark.slow
+
 SECRET = """\
 type: task
 name: job

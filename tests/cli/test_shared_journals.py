@@ -29,6 +29,8 @@ from tests.engine.conftest import make_plan
 from tests.infra.region import CREDENTIALS
 from tests.labs import KEY
 
+pytestmark = pytest.mark.slow
+
 RUN = make_plan().run_id
 ROW = "8 2 float sum -1 45.82 0.10 0.20 0 38.17 0.30 0.40 0"
 SETTING = Setting(

@@ -16,6 +16,8 @@ from tests.cli.test_exec_processes import cluster, environment  # noqa: F401  a 
 from tests.engine.session.test_session import job
 from tests.nodes.conftest import Site, site  # noqa: F401  a fixture
 
+pytestmark = pytest.mark.slow
+
 FULL = (
     "gpuctl: error: stdout cannot be written: No space left on device; send stdout to another file,"
     " or to /dev/null; `gpuctl status` shows what exists\n"

@@ -17,6 +17,8 @@ from tests.formats.manifest_texts import (
     ALL_KEYS_OF_VOLCANO,
 )
 
+pytestmark = pytest.mark.slow
+
 STACKS = Path(__file__).parents[2] / "stacks"
 LONGEST_LINE = 300
 FOREIGN = (

@@ -15,6 +15,8 @@ from provision.state import record
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

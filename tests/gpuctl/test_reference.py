@@ -8,11 +8,15 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import get_args, get_type_hints
 
+import pytest
+
 import gpuctl
 from config.models import Value
 from gpuctl import Cluster, Lab, Run, values
 from gpuctl.reference import page
 from tests.docs.pages import HOME, blocks
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_types_of_what_is_returned_can_be_imported() -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from tests.cli.test_command import COMMAND
 
+pytestmark = pytest.mark.slow
+
 ASK = """
 from concurrent.futures import ThreadPoolExecutor
 

@@ -20,6 +20,8 @@ from provision.permissions.boundary import boundary_document
 from tests.infra.region import PUBLIC_KEY
 from tests.lab.world import World, world
 
+pytestmark = pytest.mark.slow
+
 LIST = Path(__file__).parent / "unanswered.yaml"
 REASONS = {"not ours", "not asked", "not read"}
 TAGS: Any = [{"Key": "gpuctl:cluster", "Value": "demo"}]

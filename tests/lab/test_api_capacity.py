@@ -10,6 +10,8 @@ import pytest
 
 from tests.lab.world import World, refused, world
 
+pytestmark = pytest.mark.slow
+
 P4D = "p4d.24xlarge"
 EXCEEDED = (
     "The requested reservation does not have sufficient compatible and available capacity for this"

@@ -12,6 +12,8 @@ from lab.api.machines import NoMachines
 from lab.machines.machine import MachineSpec
 from tests.lab.world import World, refused, world
 
+pytestmark = pytest.mark.slow
+
 
 class Recorded(NoMachines):
     """Machines that boot nothing, and remember with what they would have."""

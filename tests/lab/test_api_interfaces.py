@@ -7,6 +7,8 @@ import pytest
 
 from tests.lab.world import World, layout, refused, world
 
+pytestmark = pytest.mark.slow
+
 P4D = [(0, 0, "interface"), (0, 1, "efa-only"), (1, 0, "efa-only"), (2, 0, "efa-only"),
        (3, 0, "efa-only")]  # fmt: skip
 

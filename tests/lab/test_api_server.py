@@ -11,6 +11,8 @@ from botocore.exceptions import ClientError
 from tests.lab.world import World, refused, world
 from tests.labs import KEY
 
+pytestmark = pytest.mark.slow
+
 PARAMETERS = {
     "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id": (
         "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04)",

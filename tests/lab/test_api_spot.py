@@ -15,6 +15,8 @@ from lab.api.server import ApiServer
 from tests.lab.world import World, refused
 from tests.labs import KEY
 
+pytestmark = pytest.mark.slow
+
 SPOT = {"MarketType": "spot"}
 TOKEN = "/latest/api/token"
 TTL = "X-aws-ec2-metadata-token-ttl-seconds"

@@ -27,6 +27,8 @@ from lab.provider.server import serve
 from lab.provider.values import UNKNOWN, from_struct, to_struct
 from tests.labs import KEY
 
+pytestmark = pytest.mark.slow
+
 VPC = "aws:ec2/vpc:Vpc"
 KEY_PAIR = "aws:ec2/keyPair:KeyPair"
 GROUP = "aws:ec2/placementGroup:PlacementGroup"

@@ -13,6 +13,8 @@ from tests.leaks.account import LISTS
 from tests.leaks.points import CALLS, point
 from tests.leaks.scene import Scene, leaks_of, scene
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (1, 3, 5, 9, 14, 15, 17, 20, 25, 27)
 """Points of each command and each victim; two of them end with `gc`."""
 

@@ -4,9 +4,13 @@ import asyncio
 import stat
 from pathlib import Path
 
+import pytest
+
 from nodes.copy import copy_from, copy_to
 from nodes.ssh import connect
 from tests.nodes.conftest import Site
+
+pytestmark = pytest.mark.slow
 
 
 def mine(tmp_path: Path) -> Path:

@@ -14,6 +14,8 @@ from nodes.kept_connections import connect
 from nodes.openssh import write_openssh_config
 from tests.nodes.conftest import Site
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("a home", "it's", "R&D", "$HOME", "100%", "50%20", "a#b", "what?", 'a"b', "ü|(x)")
 
 

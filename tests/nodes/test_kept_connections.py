@@ -19,6 +19,8 @@ from nodes.kept_connections import KeptConnections, connect
 from nodes.keys import ensure_key
 from tests.nodes.conftest import Site
 
+pytestmark = pytest.mark.slow
+
 WHO = "echo $PPID"
 """The sshd process of a connection: the same number means the same connection."""
 

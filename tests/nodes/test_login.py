@@ -17,6 +17,8 @@ from nodes.openssh import write_openssh_config
 from nodes.ssh import connect
 from tests.nodes.conftest import Site
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

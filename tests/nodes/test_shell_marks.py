@@ -12,6 +12,8 @@ from nodes.shell_marks import MOST_NOISE
 from nodes.ssh import Connections, connect
 from tests.nodes.conftest import Site
 
+pytestmark = pytest.mark.slow
+
 NOISE = [
     "echo Welcome",
     "echo Welcome; echo Hello >&2",

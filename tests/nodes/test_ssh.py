@@ -19,6 +19,8 @@ from nodes.openssh import openssh_config, write_openssh_config
 from nodes.ssh import Connections, connect
 from tests.nodes.conftest import Site
 
+pytestmark = pytest.mark.slow
+
 
 def session(site: Site, use: Callable[[Connections], Awaitable[None]]) -> None:
     async def main() -> None:

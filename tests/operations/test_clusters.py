@@ -27,6 +27,8 @@ from tests.cli.test_held import a_run
 from tests.provision.test_ownership import with_id
 from tests.provision.test_record import a_record
 
+pytestmark = pytest.mark.slow
+
 HERE = ChosenTarget(region="us-east-1")
 NODE = "aws:ec2/instance:Instance"
 

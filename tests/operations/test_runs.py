@@ -16,6 +16,8 @@ from engine.contract.worker_events import Output
 from operations import known, prepared_run, runs
 from operations.chosen_target import ChosenTarget
 
+pytestmark = pytest.mark.slow
+
 HOME = Path(__file__).parents[2]
 HERE = ChosenTarget(region="us-east-1")
 

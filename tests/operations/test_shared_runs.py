@@ -15,6 +15,8 @@ from operations.shared_runs import share_runs
 from tests.engine.conftest import make_plan
 from tests.labs import KEY
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Member(ChosenTarget):

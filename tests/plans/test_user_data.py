@@ -28,6 +28,8 @@ from tests.plans.account import P4D
 from tests.plans.cases import MODES, TYPES, Case
 from tests.provision.test_cloud_init import IMAGES, KEY, parts
 
+pytestmark = pytest.mark.slow
+
 WITHOUT_GPU = "c6i.large"
 
 

@@ -33,6 +33,8 @@ from tests.docs.pages import HOME
 from tests.infra.region import Worlds, resolved
 from tests.labs import KEY
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_region_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "config"

@@ -24,6 +24,8 @@ from tests.infra.region import CREDENTIALS, Worlds, child, client, resolved
 from tests.lab.world import World
 from tests.plans import requests
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 ZONES = ("us-east-1a", "us-east-1b")

@@ -33,7 +33,10 @@ from tests.provision.test_record import a_record
 from tests.provision.test_sweep import make_cluster
 from tests.small_disks import fill, small_disk
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk: root")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk: root"),
+]
 
 FULL = "cannot be written: No space left on device; what exists was found by its tags"
 READ_ONLY = "cannot be written: Read-only file system; what exists was found by its tags"

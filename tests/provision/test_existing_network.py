@@ -22,6 +22,8 @@ from tests.infra.somebodys_network import SomebodysNetwork
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
+pytestmark = pytest.mark.slow
+
 A, B, C = "us-east-1a", "us-east-1b", "us-east-1c"
 UNKNOWN_VPC, UNKNOWN_SUBNET = "vpc-0123456789abcdef0", "subnet-0123456789abcdef0"
 

@@ -11,6 +11,8 @@ from provision.setup.software.script import setup_script
 from tests.provision.test_cloud_init import P4D, cluster
 from tests.provision.ubuntu import Ubuntu
 
+pytestmark = pytest.mark.slow
+
 B200 = Hardware("p6-b200.48xlarge", gpus=8, sm="100", efa=8, nvswitch=True, local_disks=8)
 LATE = "not all local fabric manager instances finished their configuration"
 

@@ -13,6 +13,8 @@ from provision.preflight.image_software import software_rows
 from provision.preflight.preflight import resolve
 from tests.provision.test_cloud_init import cluster
 
+pytestmark = pytest.mark.slow
+
 LUSTRE = {"storage": {"shared": {"type": "fsx-lustre"}}}
 
 

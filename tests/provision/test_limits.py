@@ -26,6 +26,8 @@ from provision.preflight.quotas import AppliedQuota
 from tests.infra.region import CREDENTIALS, child
 from tests.labs import KEY
 
+pytestmark = pytest.mark.slow
+
 Tell = Callable[..., None]
 
 

@@ -37,6 +37,8 @@ from tests.provision.test_record import a_record
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
+pytestmark = pytest.mark.slow
+
 ANN, BEN = "arn:aws:iam::123456789012:user/ann", "arn:aws:iam::123456789012:user/ben"
 
 

@@ -54,6 +54,8 @@ from tests.infra.program_mocks import resources_of
 from tests.infra.region import administrator, create_boundary, resolved
 from tests.provision.test_sweep import make_cluster
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden" / "policies"
 ME = Caller("123456789012", "arn:aws:sts::123456789012:user/moto")

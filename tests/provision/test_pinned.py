@@ -23,6 +23,8 @@ from provision.state import record
 from provision.up import plan
 from tests.infra.region import Region, client
 
+pytestmark = pytest.mark.slow
+
 FILE = {"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"}
 ONE_INTERFACE = (Interface(card=0, device=0, type="interface"),)
 

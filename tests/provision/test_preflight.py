@@ -15,6 +15,8 @@ from provision.aws.clients import client
 from provision.preflight.preflight import resolve
 from provision.state import record
 
+pytestmark = pytest.mark.slow
+
 
 def cluster(**changes: Any) -> Cluster:
     return Cluster.model_validate(

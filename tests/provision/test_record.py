@@ -21,6 +21,8 @@ from provision.state import record
 from provision.state.cluster_lock import cluster_lock, is_locked
 from tests.infra.region import instance_type
 
+pytestmark = pytest.mark.slow
+
 CASES = Path(__file__).parent / "cases"
 CREATED = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

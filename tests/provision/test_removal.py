@@ -24,6 +24,8 @@ from tests.provision.test_sweep import make_cluster
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
+pytestmark = pytest.mark.slow
+
 Refusals = dict[str, tuple[str, float]]
 """By operation: the code of AWS's refusal, and how many calls in a row it refuses."""
 ALWAYS = float("inf")

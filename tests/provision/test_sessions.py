@@ -23,6 +23,8 @@ from provision.setup import session_manager
 from tests.infra.region import CREDENTIALS, child
 from tests.provision.test_sweep import make_identity
 
+pytestmark = pytest.mark.slow
+
 PLUGIN = """\
 #!{python}
 import json, os, sys

@@ -23,6 +23,8 @@ from tests.engine.conftest import make_inventory
 from tests.labs import KEY
 from tests.provision.test_record import a_record
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def bucket(asked_only: str, tmp_path: Path) -> str:

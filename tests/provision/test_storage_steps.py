@@ -11,6 +11,8 @@ from provision.aws.instance_types import read_instance_type
 from provision.setup.software.script import MOUNT, STEPS, check_script, setup_script
 from tests.provision.test_cloud_init import CPU, P4D, Sandbox, cluster, titles
 
+pytestmark = pytest.mark.slow
+
 DISK = "Amazon EC2 NVMe Instance Storage"
 
 

@@ -26,6 +26,8 @@ from tests.provision.test_record import a_record
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
+pytestmark = pytest.mark.slow
+
 
 MADE = set(KINDS) - {ENDPOINT, GROUP}
 """What GuardDuty makes is in test_guardduty."""

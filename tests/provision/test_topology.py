@@ -15,6 +15,8 @@ from provision.aws.topology import add_topology
 from tests.infra.region import CREDENTIALS, Worlds
 from tests.lab.world import World
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def region(tmp_path: Path, worlds: Worlds) -> Iterator[tuple[World, Target]]:

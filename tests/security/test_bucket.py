@@ -34,6 +34,8 @@ from tests.engine.session.test_session import connections as connections  # noqa
 from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record
 
+pytestmark = pytest.mark.slow
+
 JSON = dict[str, object]
 
 

@@ -13,6 +13,8 @@ from provision.state import shared
 from tests.cli.test_shared_journals import RUN, Team, done, finish, follow
 from tests.security.test_bucket import team as team  # noqa: PLC0414  a fixture
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs/do/sharing.md"
 BUCKET = "arn:aws:s3:::team-gpus/"
 

@@ -44,6 +44,8 @@ from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_plan
 from tests.security.test_head import HERE, LIVE, Heads, heads, started  # noqa: F401  a fixture
 
+pytestmark = pytest.mark.slow
+
 RUN = "job-000001"
 HOSTILE = (
     *("", ".", "..", "../../x", "/etc/passwd", "a;id", "$(id)", "`id`", "-oProxyCommand=id"),

@@ -8,6 +8,8 @@ from tests.storm import machines
 from tests.storm.__main__ import main
 from tests.storm.processes import weather
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("seed", [2, 7, 11])
 def test_a_run_that_is_hit_at_random_ends_well_with_every_step(seed: int) -> None:

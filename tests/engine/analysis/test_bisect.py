@@ -23,6 +23,8 @@ from engine.plan.launch_plan import launch_plan
 from nodes.inventory import Inventory
 from tests.engine.conftest import make_inventory
 
+pytestmark = pytest.mark.slow
+
 Speed = Callable[[Trial], float]
 NODES = st.integers(2, 64)
 GPUS = st.sampled_from([0, 1, 8])

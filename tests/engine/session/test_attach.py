@@ -26,7 +26,7 @@ from tests.engine.session.test_session import (
     text,
 )
 
-pytestmark = pytest.mark.usefixtures("connections")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("connections")]
 
 
 async def interrupted(plan: LaunchPlan, runs: Path, answer: Answer) -> RunResult:

@@ -20,6 +20,8 @@ from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
 from tests.engine.conftest import make_inventory, make_plan
 
+pytestmark = pytest.mark.slow
+
 RUNTIME = Path(__file__).parents[1] / "runtime"
 DIGEST = f"sha256:{'1' * 64}"
 EFA = NetworkPlan(preset="efa", promises="efa")

@@ -16,6 +16,8 @@ from nodes.keys import ensure_key
 from tests.engine.conftest import make_plan
 from tests.nodes.conftest import Site, site  # noqa: F401  a fixture
 
+pytestmark = pytest.mark.slow
+
 
 def stop_nodes(there: Site) -> None:
     there.nodes[0].stop()

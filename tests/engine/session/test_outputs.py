@@ -23,6 +23,8 @@ from tests.engine.conftest import make_run
 from tests.nodes.conftest import Site
 from tests.nodes.conftest import site as site  # noqa: PLC0414  a fixture
 
+pytestmark = pytest.mark.slow
+
 PATTERNS = ("checkpoints/", "*.json", "logs/**/*.txt")
 
 

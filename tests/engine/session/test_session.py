@@ -44,6 +44,8 @@ from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
 from tests.engine.conftest import TOOLS, end_jobs, make_inventory, make_run, unpacked_agent
 
+pytestmark = pytest.mark.slow
+
 
 class LocalConnections:
     """Commands for nodes, executed here."""

@@ -16,6 +16,8 @@ from provision.health.judge import findings
 from provision.health.model import AllFacts, Expected
 from tests.provision.health.examples import texts
 
+pytestmark = pytest.mark.slow
+
 STAND_INS = Path(__file__).parents[3] / "lab/images/stand_ins"
 TYPE = {
     "gpus": 8, "gpu": "A100", "gpu_memory_mib": 40960, "nvswitch": True, "efa": 4,

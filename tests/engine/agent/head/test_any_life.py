@@ -6,6 +6,7 @@ and of those between attempts, and the memory that the journal is. No clock, fil
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +41,8 @@ from engine.contract.worker_events import (
 from tests.engine.bare_events import FINISHED
 from tests.engine.bare_events import STARTED as RUN_STARTED
 from tests.engine.conftest import make_plan
+
+pytestmark = pytest.mark.slow
 
 NODES = ("node0", "node1", "node2")
 PLAN = make_plan(nodes=3, retry={"attempts": 3, "backoff": "1s"})

@@ -28,6 +28,8 @@ from tests.engine.agent.head.test_malformed_events import LinesFirst
 from tests.engine.agent.head.test_resuming import Supervised
 from tests.engine.conftest import LocalCluster, make_plan, when
 
+pytestmark = pytest.mark.slow
+
 COUNT = "echo attempt $GPUCTL_RESTART_COUNT; "
 
 

@@ -16,6 +16,8 @@ from benchmarks.scale_nodes import LINE
 from engine.agent.journal.journal_file import JOURNAL
 from engine.contract.verdict import NODE_FAILED
 
+pytestmark = pytest.mark.slow
+
 NODES = 512
 SILENCE_S = 10.0
 BUSY_S = 12.0

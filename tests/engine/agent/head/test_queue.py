@@ -30,6 +30,8 @@ from engine.plan.order import order_nodes
 from nodes.inventory import Inventory
 from tests.engine.conftest import make_inventory, make_run
 
+pytestmark = pytest.mark.slow
+
 NODES = tuple(f"node{rank}" for rank in range(5))
 QUEUES = st.lists(st.sets(st.sampled_from(NODES), min_size=1), min_size=1, max_size=7).map(
     lambda wanted: tuple(Entry(f"job-{n}", tuple(sorted(w))) for n, w in enumerate(wanted))

@@ -50,6 +50,8 @@ from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
 from tests.processes import is_alive
 from tests.storm.supervise import heartbeats_of
 
+pytestmark = pytest.mark.slow
+
 RANKS = st.integers(0, 2)
 FROM_WORKERS: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.sampled_from(

@@ -41,6 +41,8 @@ from tests.engine.agent.head.test_states import feed, make_state
 from tests.engine.conftest import make_plan
 from tests.engine.read_output import TablesOfOutput
 
+pytestmark = pytest.mark.slow
+
 ALL = tuple(CAUSES)
 
 

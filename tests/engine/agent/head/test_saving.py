@@ -19,6 +19,8 @@ from engine.record.journal_copy import recorded_events
 from tests.engine.conftest import LocalCluster, make_inventory, make_plan, make_run
 from tests.engine.machines import wait_for
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = (
     "mkdir -p out/step && echo $GPUCTL_NODE_RANK > out/step/model && ln -s step/model out/newest",
     "chmod 4750 out/step/model; echo hello $GPUCTL_NODE_RANK",

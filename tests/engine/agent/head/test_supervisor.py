@@ -24,6 +24,8 @@ from engine.contract.worker_events import NodeExited, NodeStopped, Output
 from tests.engine.conftest import LocalCluster, make_plan, wait_for_agents, when
 from tests.processes import is_alive
 
+pytestmark = pytest.mark.slow
+
 
 def finished(cluster: LocalCluster) -> RunFinished:
     last = cluster.events()[-1]

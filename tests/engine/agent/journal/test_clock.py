@@ -15,6 +15,8 @@ from engine.contract.head_events import RunStarted
 from engine.contract.worker_events import ClockSet
 from tests.engine.conftest import LocalCluster, make_plan
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:

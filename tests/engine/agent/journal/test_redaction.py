@@ -10,6 +10,8 @@ from engine.agent.journal.redaction import Redaction
 from engine.contract.worker_events import Output
 from tests.engine.conftest import LocalCluster, make_plan, when
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "hf_0123456789"
 LONGER = TOKEN + "abc"
 LINES = "first line of a key\nsecond line of it"

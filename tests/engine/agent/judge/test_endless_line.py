@@ -21,6 +21,8 @@ from engine.contract.worker_events import Output
 from engine.record.result import LAST_LINES, ResultCollector
 from tests.engine.conftest import make_plan
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 SECRET = "hf_0123456789"
 

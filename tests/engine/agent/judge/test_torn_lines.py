@@ -21,6 +21,8 @@ from engine.contract.verdict import Verdict
 from tests.engine.bare_events import findings, printed
 from tests.engine.bare_plans import bare_node, bare_plan
 
+pytestmark = pytest.mark.slow
+
 PROCESSES = 8
 BLOCK = 4096
 NODES = [bare_node(rank, f"10.0.0.{rank + 5}") for rank in range(2)]

@@ -19,6 +19,8 @@ from engine.contract.codec import to_json
 from engine.contract.node_plan import HeartbeatAddress
 from tests.engine.conftest import Reader
 
+pytestmark = pytest.mark.slow
+
 KEY = b"k" * 32
 LOST_S = 0.2
 

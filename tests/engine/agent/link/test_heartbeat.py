@@ -25,6 +25,8 @@ from engine.agent.link.silence import STALL_S, SilenceWatch
 from engine.contract.node_plan import HeartbeatAddress
 from tests.processes import wait_for_end
 
+pytestmark = pytest.mark.slow
+
 KEY = b"k" * 32
 STEPS = st.lists(st.tuples(st.floats(0.01, STALL_S), st.booleans()), max_size=200)
 """Seconds since the step before, none in which the watch stood still, and whether it hears."""

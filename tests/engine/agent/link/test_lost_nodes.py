@@ -18,6 +18,8 @@ from engine.contract.worker_events import NodeStarted
 from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan
 from tests.storm.supervise import heartbeats_below
 
+pytestmark = pytest.mark.slow
+
 SOURCES = [
     "connect",
     "heartbeats",

@@ -23,9 +23,12 @@ from tests.processes import wait_for_end
 RUNTIME = Path(__file__).parents[2] / "runtime"
 ODD = "two words  \"double\" 'single' $HOME `id` \\n\nsecond line\té😀;&|"
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("nsenter"), reason="namespaces need root and nsenter"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        os.geteuid() != 0 or not shutil.which("nsenter"), reason="namespaces need root and nsenter"
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,8 @@ from engine.agent.node.exec_server import AT_ONCE, Entrance
 from engine.agent.node.host import Host
 from tests.engine.conftest import TOOLS, LocalCluster, make_plan
 
+pytestmark = pytest.mark.slow
+
 ODD = "two words  \"double\" 'single' $HOME `id` \\n\nsecond line\té😀;&|"
 HOSTS = "10.213.1.10 node0\n10.213.1.11 node1\n"
 

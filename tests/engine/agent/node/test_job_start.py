@@ -9,6 +9,8 @@ from engine.contract.head_events import NodeLost
 from engine.contract.worker_events import NodeExited
 from tests.engine.conftest import LocalCluster, make_plan
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("env", "code", "reason"),

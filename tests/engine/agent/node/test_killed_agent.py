@@ -27,6 +27,8 @@ from engine.contract.worker_events import NoWorker
 from tests.engine.conftest import LocalCluster, make_plan, unpacked_agent
 from tests.storm.supervise import workers_of
 
+pytestmark = pytest.mark.slow
+
 KILLED_AGENT = (
     "rank 1 (node1): killed by SIGKILL (137): the job killed gpuctl's agent, for example with"
     " pkill, killall or kill -1; the node lives"

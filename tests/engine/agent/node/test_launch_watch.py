@@ -10,6 +10,8 @@ from engine.contract.plan import LaunchPlan, NetworkPlan
 from engine.contract.worker_events import RankStarted
 from tests.engine.conftest import LocalCluster, make_plan
 
+pytestmark = pytest.mark.slow
+
 
 def launched(cluster: LocalCluster, ranks: str, processes: tuple[int, ...] = (1, 1)) -> LaunchPlan:
     """A launcher on node0 that runs `ranks`; `rank NODE RANK SIZE` is one of its ranks."""

@@ -24,6 +24,8 @@ from engine.session.bundle import agent_bundle
 from tests.engine.conftest import TOOLS, LocalCluster, make_run
 from tests.engine.conftest import make_inventory as inventory_of
 
+pytestmark = pytest.mark.slow
+
 NODES = 7  # the head, four that it serves, and two that those serve
 
 

@@ -28,6 +28,8 @@ from tests.engine.session.test_session import (
 )
 from tests.engine.webhooks import Hook, webhook
 
+pytestmark = pytest.mark.slow
+
 TARGET = {"webhook": {"secret": "HOOK"}, "on": ("start", "end")}
 
 

@@ -27,6 +27,8 @@ from tests.engine.conftest import LocalCluster, make_plan
 from tests.engine.webhooks import Hook, webhook
 from tests.processes import wait_for_end
 
+pytestmark = pytest.mark.slow
+
 NO_TIMER = Path("/nonexistent")
 
 
