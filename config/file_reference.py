@@ -6,18 +6,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from config.bounds import PORT
 from config.catalogue.aws_codes import errors_reference
 from config.generated_page import GeneratedPage
 from config.loading.codes import CODES
 from config.loading.formats import formats
-from config.run.requirements import COUNTS, ONE_SIZE, SIZES
 from config.run.run_file import RUN_TYPES, Run
-from config.run.size import SIZE
 from config.schema import json_schema
-
-_PATTERNS = {PORT: "port", SIZE: "size", ONE_SIZE: "size", COUNTS: "range", SIZES: "range of sizes"}
-_WORDS = {"array": "list", "boolean": "`true` or `false`", "string": "text"}
+from config.schema_fields import default_of, definition_of, kind_of, named_values_of
 
 
 def cluster_reference() -> str:
@@ -50,19 +45,19 @@ def run_reference() -> str:
 
 
 def codes_reference() -> str:
-    """Return a table of all diagnostic codes, and one of the rules behind some of them."""
-    rows = [f"| `{code}` | {c.meaning} | `{c.example}` |" for code, c in CODES.items()]
-    rules = [f"| `{code}` | {c.reason} | {c.remedy} |" for code, c in CODES.items() if c.reason]
+    """Return a table of all diagnostic codes, and one of the reasons of some rules."""
+    rows = [f"| `{code}` | {c.meaning} | `{c.example}` | {c.remedy} |" for code, c in CODES.items()]
+    rules = [f"| `{code}` | {c.reason} |" for code, c in CODES.items() if c.reason]
     return "\n".join(
         [
-            "| code | meaning | for example |",
-            "| --- | --- | --- |",
+            "| code | meaning | for example | what to do |",
+            "| --- | --- | --- | --- |",
             *rows,
             "",
-            "## Rules of run files",
+            "## Reasons",
             "",
-            "| code | reason | what to do |",
-            "| --- | --- | --- |",
+            "| code | reason |",
+            "| --- | --- |",
             *rules,
             "",
         ]
@@ -92,14 +87,14 @@ def _nested(
 ) -> Iterator[str]:
     for key, field in mapping["properties"].items():
         path = (*at, key)
-        inner = _definition(schema, field)
-        named = _named_values(field)
+        inner = definition_of(schema, field)
+        named = named_values_of(field)
         if inner is None and named is not None:
             path = (*path, "NAME")
-            inner = _definition(schema, named)
+            inner = definition_of(schema, named)
         elif inner is None and "items" in field:
             path = (*at, f"{key}[]")
-            inner = _definition(schema, field["items"])
+            inner = definition_of(schema, field["items"])
         if inner:
             title = f"{level}{'#' * len(at)} `{'.'.join(path)}`"
             yield f"{title}\n\n{field.get('description', inner['description'])}\n"
@@ -112,61 +107,10 @@ def _table(mapping: dict[str, Any]) -> str:
     rows = ["| key | value | default | what it does |", "| --- | --- | --- | --- |"]
     for key, field in mapping["properties"].items():
         text = field.get("description") or f"See [`{key}`](#{key})."
-        default = "required" if key in required else _default(field.get("default"))
-        if "$ref" in field and key not in required:
-            default = ""
-        rows.append(f"| `{key}` | {_kind(field)} | {default} | {text} |")
+        default = "required" if key in required else default_of(field)
+        kind = kind_of(field).replace("|", "\\|")
+        rows.append(f"| `{key}` | {kind} | {default} | {text} |")
     return "\n".join([*rows, ""])
-
-
-def _default(value: Any) -> str:
-    if value is None or value in ([], {}):
-        return ""
-    if isinstance(value, list):
-        return ", ".join(f"`{item}`" for item in value)
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
-
-
-def _kind(field: dict[str, Any]) -> str:
-    return " or ".join(dict.fromkeys(_kinds(field))).replace("|", "\\|")
-
-
-def _kinds(field: dict[str, Any]) -> Iterator[str]:
-    """Yield the forms of a value in words."""
-    allowed = field.get("enum") or ([field["const"]] if "const" in field else [])
-    if "$ref" in field or field.get("type") == "object":
-        yield "mapping"
-    elif "anyOf" in field or "oneOf" in field:
-        for branch in (*field.get("anyOf", ()), *field.get("oneOf", ())):
-            yield from _kinds(branch)
-    elif 0 < len(allowed) <= 9:
-        yield " or ".join(f"`{value}`" for value in allowed)
-    elif field.get("pattern") in _PATTERNS:
-        yield _PATTERNS[field["pattern"]]
-    elif field.get("type") == "integer":
-        yield f"{field['minimum']} to {field['maximum']}"
-    elif field.get("type") == "number":
-        yield f"{field['minimum']:g} to {field['maximum']:,.0f}"
-    elif str(field.get("pattern", "")).endswith("[smhd]$"):
-        yield "duration"
-    elif field.get("type") in _WORDS:
-        yield _WORDS[field["type"]]
-
-
-def _named_values(field: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the schema of the values of a mapping with free names; None for any other field."""
-    if isinstance(field.get("additionalProperties"), dict):
-        return dict(field["additionalProperties"])
-    branches = (*field.get("anyOf", ()), *field.get("oneOf", ()))
-    return next(filter(None, map(_named_values, branches)), None)
-
-
-def _definition(schema: dict[str, Any], field: dict[str, Any]) -> dict[str, Any] | None:
-    for branch in (field, *field.get("anyOf", ())):
-        if "$ref" in branch:
-            found: dict[str, Any] = schema["$defs"][branch["$ref"].rpartition("/")[2]]
-            return found
-    return None
 
 
 if __name__ == "__main__":

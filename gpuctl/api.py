@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+from config import explanation
 from config import schema as file_schema
 from config import settings as user_settings
 from config.cluster.cluster_file import Cluster as ClusterFile
@@ -79,7 +80,9 @@ __all__ = [
     "cluster",
     "clusters",
     "cost",
+    "docs",
     "doctor",
+    "explain",
     "gc",
     "iam_boundary",
     "iam_policy",
@@ -345,6 +348,16 @@ def templates() -> tuple[template_files.Template, ...]:
 def schema(kind: Literal["cluster", "run"]) -> dict[str, Any]:
     """Return the JSON Schema of `cluster` or `run` files."""
     return file_schema.json_schema(kind)
+
+
+def explain(name: str) -> explanation.Explanation:
+    """Return what a diagnostic, an error code of AWS or a field such as `run.env` means."""
+    return explanation.explain(name)
+
+
+def docs() -> Path:
+    """Return the folder of the documentation on this machine."""
+    return explanation.documents()
 
 
 def settings() -> dict[str, user_settings.Setting]:

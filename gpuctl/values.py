@@ -1,6 +1,7 @@
 """The types of what the Python API returns, for annotations."""
 
 from config.diagnostic import Diagnostic
+from config.explanation import Explanation, Field
 from config.loading.templates import Template
 from config.settings import Setting
 from gpuctl.api import GcResult
@@ -45,7 +46,9 @@ __all__ = [
     "Diagnostic",
     "Drift",
     "EndedRun",
+    "Explanation",
     "Extension",
+    "Field",
     "FleetPlan",
     "GcResult",
     "Health",

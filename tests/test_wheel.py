@@ -78,3 +78,6 @@ def test_the_installed_command_runs_without_the_checkout(wheel: Path, tmp_path: 
 
     assert gpuctl("--version") == "gpuctl 0.1.0\n"
     assert gpuctl("validate", "installed/stacks/demo.yaml") == "installed/stacks/demo.yaml: ok\n"
+    assert gpuctl("explain", "E101").startswith("E101: diagnostic\n")
+    assert gpuctl("docs") == f"{home / 'gpuctl/docs/index.md'}\n"
+    assert (home / "gpuctl/docs/index.md").is_file()
