@@ -8,8 +8,8 @@ they are taken, the other sends each node's heartbeats. Both share the machine's
 the supervisor, which nodes do not.
 
 `beat` is the longest time between two turns of the event loop (a heartbeat is answered by another
-process, as long as a turn takes less than HUNG_S), `answer` the longest time that a node waited for
-an answer to its heartbeats (its worker ends the job after HEAD_SILENCE_S), `stop` the time from a
+process, as long as a turn takes less than hung_s), `answer` the longest time that a node waited for
+an answer to its heartbeats (its worker ends the job after head_silence_s), `stop` the time from a
 request to stop until the run's end is written.
 """
 

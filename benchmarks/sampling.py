@@ -13,12 +13,11 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from engine.agent.link.event_stream import EventStream
-from engine.agent.metrics import gpu_counters, node_counters
-from engine.agent.metrics.node_counters import RDMA_COUNTERS, NodeCounters
+from engine.agent.metrics import gpu_counters
+from engine.agent.metrics.node_counters import RDMA_COUNTERS
 from engine.agent.metrics.sampler import INTERVAL_S, Sampler
 
 CPUS, EFA, GPUS, DISKS = 192, 32, 8, 10
@@ -78,12 +77,10 @@ class Counted:
         return len(data)
 
 
-def measure(root: Path, seconds: float) -> tuple[float, Counted]:
+def measure(root: Path, seconds: float, interval_s: float = INTERVAL_S) -> tuple[float, Counted]:
     """Sample the node for so long; return the part of a core, and what was sent."""
-    whole: Callable[..., NodeCounters] = NodeCounters
-    node_counters.NodeCounters = lambda folder: whole(folder, root)  # type: ignore[assignment,misc]
     stream = Counted()
-    sampler = Sampler(root, EventStream(stream))
+    sampler = Sampler(root, EventStream(stream), interval_s, root)
     begin, busy = time.monotonic(), time.process_time()
     sampler.start()
     threading.Event().wait(seconds)

@@ -13,11 +13,11 @@ import json
 import sys
 from asyncio.subprocess import Process
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from benchmarks.worker_sockets import Pipes
-from engine.agent.head import supervisor_process
 from engine.agent.head.queue import Queue
+from engine.agent.head.supervisor_process import supervise_run
 from engine.agent.journal.locks import create_folder
 from engine.agent.link.launcher import HELD
 from engine.contract.codec import from_json
@@ -71,9 +71,8 @@ def supervise(folder: Path) -> None:
     create_folder(folder, exist_ok=True)  # and hold it
     names = tuple(node.name for node in order.plan.nodes)
     assert Queue(folder.parent).enter(folder.name, names, may_wait=False)
-    process: Any = supervisor_process
-    process.Units = lambda *_: SimulatedNodes(folder.parent / NODES)
-    process.supervise_run(folder, order.with_common_texts(), folder / "agent.pyz")
+    launcher = SimulatedNodes(folder.parent / NODES)
+    supervise_run(folder, order.with_common_texts(), folder / "agent.pyz", launcher)
 
 
 if __name__ == "__main__":

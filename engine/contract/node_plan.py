@@ -90,10 +90,6 @@ class HeartbeatAddress:
     turn: int = 0
 
 
-METADATA = "169.254.169.254:80"
-"""The address of EC2's metadata service, on every instance."""
-
-
 @dataclass(frozen=True)
 class WorkOrder:
     """The first message to a worker. `secrets` maps the job's secret variables to their values.
@@ -101,8 +97,7 @@ class WorkOrder:
     `hosts` are all nodes of the run (LaunchPlan.hosts). `hidden` are the values that output must
     not show. `ready` is the condition to report if other nodes wait for this one, else None.
     `grace_s` is the time between SIGTERM and SIGKILL. Without a supervisor for `lost_supervisor_s`
-    the worker ends its job. `metadata` is the URL of EC2's metadata service, None for nodes that
-    AWS does not reclaim.
+    the worker ends its job. AWS may reclaim the node if `is_spot`.
     """
 
     node: NodePlan
@@ -114,5 +109,5 @@ class WorkOrder:
     ready: Optional[ReadyPlan]
     grace_s: float
     lost_supervisor_s: float
-    metadata: Optional[str]
+    is_spot: bool
     heartbeats: HeartbeatAddress

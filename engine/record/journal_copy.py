@@ -21,7 +21,7 @@ from engine.agent.journal.journal_file import (
     end_of_line,
     kind_of,
 )
-from engine.agent.journal.rotating_file import budget_on, open_piece, pieces
+from engine.agent.journal.rotating_file import SIZE, budget_on, open_piece, pieces
 from engine.agent.metrics.samples import RECORD
 from engine.contract.event import Event, to_line
 from engine.contract.head_events import OutputDropped
@@ -59,14 +59,14 @@ class _Unkept:
 class JournalCopy:
     """The copy of one run's journal. Where this user may not write, it keeps nothing more."""
 
-    def __init__(self, runs: Path, run_id: str) -> None:
+    def __init__(self, runs: Path, run_id: str, piece: int = SIZE) -> None:
         self._path = kept_path(runs, run_id, JOURNAL)
         self._left_out: tuple[int, int] | None = None
         self._time = 0.0
         self._file: JournalFile | _Unkept
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file = JournalFile(self._path, budget_on(self._path.parent))
+            self._file = JournalFile(self._path, budget_on(self._path.parent), piece)
         except OSError as error:
             if not is_access_error(error):
                 raise RunError(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HOLD_S = 10.0
 """Seconds to wait for the head's answer about a lock."""
 _RELEASE_S = 2.0
-_RENEW_S = 30.0  # a sixth of the supervisor's LEASE_S
+_RENEW_S = 30.0  # a sixth of the supervisor's `lease_s`
 
 
 class Hold:
@@ -32,18 +32,18 @@ class Hold:
         self.answer = ""
         self._answered, self._over = threading.Event(), threading.Event()
 
-    def run(self, inventory: Inventory, command: str) -> None:
+    def run(self, inventory: Inventory, command: str, answer_s: float) -> None:
         """Hold the lock until `release`, in a thread."""
         try:
-            asyncio.run(self._converse(inventory, command))
+            asyncio.run(self._converse(inventory, command, answer_s))
         finally:
             self._answered.set()
 
-    async def _converse(self, inventory: Inventory, command: str) -> None:
+    async def _converse(self, inventory: Inventory, command: str, answer_s: float) -> None:
         # The head does not answer, or is removed while the lock is held.
         with contextlib.suppress(NodeError, TimeoutError):
             async with (
-                asyncio.timeout(HOLD_S) as limit,
+                asyncio.timeout(answer_s) as limit,
                 _connect(inventory) as connections,
                 connections.converse(inventory.nodes[0], command) as talk,
             ):
@@ -62,14 +62,14 @@ class Hold:
 
 
 @contextlib.contextmanager
-def hold(run_id: str, inventory: Inventory, what: str) -> Iterator[str]:
+def hold(run_id: str, inventory: Inventory, what: str, answer_s: float = HOLD_S) -> Iterator[str]:
     """Hold a lock of the cluster (agent/head/cluster_locks.py) during the block; yield the answer.
 
-    It is empty if the head does not answer or does not have the run.
+    It is empty if the head does not answer within `answer_s` or does not have the run.
     """
     held = Hold()
     command = agent_command("hold", run_id, what)
-    thread = threading.Thread(target=held.run, args=(inventory, command), daemon=True)
+    thread = threading.Thread(target=held.run, args=(inventory, command, answer_s), daemon=True)
     thread.start()
     held.wait()
     try:
@@ -84,7 +84,7 @@ def prevent_power_off(run_id: str, inventory: Inventory) -> Iterator[None]:
     """Keep the run's nodes powered on while the caller destroys the cluster.
 
     Acknowledge to the supervisor every _RENEW_S seconds. When that ends, because the caller is
-    done or has died, the nodes power off after LEASE_S (engine/agent/head/supervisor.py).
+    done or has died, the nodes power off after `lease_s` (engine/agent/link/times.py).
     """
     ended = threading.Event()
 

@@ -10,7 +10,6 @@ from config.errors import NodeError, RunError
 from config.foreign import Malformed, parse_foreign
 from config.identifiers import RunId
 from config.models import Value
-from engine.agent.journal.run_secrets_file import FOLDER
 from engine.contract.plan import LaunchPlan, RunOrder
 from nodes.inventory import Inventory
 from nodes.kept_connections import connect
@@ -19,9 +18,10 @@ _ASK_S = 60
 _LARGEST = 64 << 20
 """Bytes of a plan, which has the scripts and files of all nodes."""
 _PRINT = """
-import json, pathlib, sys
-for run in sys.argv[2:]:
-    path = pathlib.Path(sys.argv[1], run + ".json")
+import json, os, pathlib, sys
+folder = os.environ.get("GPUCTL_RUNTIME_DIR", "/run/gpuctl")
+for run in sys.argv[1:]:
+    path = pathlib.Path(folder, run + ".json")
     if path.exists():
         run = json.loads(path.read_text())
         print(json.dumps({"plan": run["plan"], "common": run.get("common"), "secrets": {}}))
@@ -34,7 +34,7 @@ async def plans_of(runs: list[str], inventory: Inventory) -> dict[str, LaunchPla
     Raises RunError if another version of gpuctl started one.
     """
     head = inventory.nodes[0]
-    command = shlex.join(["python3", "-IS", "-c", _PRINT, str(FOLDER), *runs])
+    command = shlex.join(["python3", "-IS", "-c", _PRINT, *runs])
     async with connect(inventory) as connections:
         done = await connections.run(head, command, timeout=_ASK_S)
     if done.exit_status != 0:

@@ -31,6 +31,7 @@ from engine.agent.link.control import SOCKET
 from engine.agent.link.control_server import serve
 from engine.agent.link.event_stream import EventStream
 from engine.agent.link.launcher import HELD
+from engine.agent.link.times import TIMES, Times
 from engine.agent.node import evidence, supervisor_link
 from engine.contract.codec import from_json, to_json
 from engine.contract.event import Event
@@ -176,8 +177,8 @@ class LocalLauncher:
 class LocalCluster:
     """One run's supervisor in this process, its workers beside it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, times: Times = TIMES) -> None:
+        self.folder, self.times = folder, times
         agent = folder / "agent.pyz"
         if not agent.exists():
             agent.symlink_to(unpacked_agent())
@@ -214,7 +215,7 @@ class LocalCluster:
     ) -> Supervisor:
         recorded = journal_events(self.folder / JOURNAL)  # by an earlier one, if any
         local, launcher = self.local_plan(plan), self.launcher
-        return Supervisor(local, dict(secrets), self.journal, launcher, recorded, see)
+        return Supervisor(local, dict(secrets), self.journal, launcher, recorded, see, self.times)
 
     def execute(
         self, plan: LaunchPlan, secrets: Mapping[str, str] = MappingProxyType({})

@@ -174,11 +174,8 @@ def test_the_agent_redacts_without_imports_that_slow_its_start() -> None:
 
 
 SUPERVISOR = """
-import sys
 from pathlib import Path
-from engine.agent.journal import run_secrets_file
 from engine.agent.head.secret_store import take_secrets
-run_secrets_file.FOLDER = Path(sys.argv[1])
 print(take_secrets(Path("job-1")).decode(), end="")
 """
 
@@ -186,13 +183,13 @@ print(take_secrets(Path("job-1")).decode(), end="")
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder that is /run/gpuctl on a head."""
-    monkeypatch.setattr(run_secrets_file, "FOLDER", tmp_path / "memory")
+    monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(tmp_path / "memory"))
     return tmp_path / "memory"
 
 
-def supervisor(memory: Path, environment: dict[str, str], *passed: int) -> subprocess.Popen[str]:
+def supervisor(environment: dict[str, str], *passed: int) -> subprocess.Popen[str]:
     """Start what a supervisor does first; `passed` are the descriptors that systemd hands it."""
-    command = [sys.executable, "-c", SUPERVISOR, str(memory)]
+    command = [sys.executable, "-c", SUPERVISOR]
     if passed:  # systemd sets LISTEN_PID, which is known after the fork
         script = f'exec 3<&{passed[0]}; export LISTEN_PID=$$; exec "$@"'
         command = ["bash", "-c", script, "bash", *command]
@@ -212,7 +209,7 @@ def test_secrets_are_in_no_file_once_systemd_has_them_for_the_next_supervisor(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(60)
-        first = supervisor(memory, {"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        first = supervisor({"NOTIFY_SOCKET": str(tmp_path / "notify")})
         text, (kept,), _, _ = socket.recv_fds(systemd, 100, 1)
         assert text == b"FDSTORE=1\nFDNAME=gpuctl-secrets"
         text, (barrier,), _, _ = socket.recv_fds(systemd, 100, 1)
@@ -224,7 +221,7 @@ def test_secrets_are_in_no_file_once_systemd_has_them_for_the_next_supervisor(
     # It was killed: systemd starts the next one with the copy.
     for _ in range(2):
         names = {"LISTEN_FDS": "1", "LISTEN_FDNAMES": "gpuctl-secrets"}
-        assert supervisor(memory, names, kept).communicate(timeout=60)[0] == secrets
+        assert supervisor(names, kept).communicate(timeout=60)[0] == secrets
     assert list(memory.iterdir()) == []
     os.close(kept)
 

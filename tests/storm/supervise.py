@@ -12,7 +12,6 @@ from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
 from pathlib import Path
 
-from engine.agent.head import retry, retry_loop
 from engine.agent.head.run_state import journal_events
 from engine.agent.head.supervisor import Supervisor
 from engine.agent.head.supervisor_process import answers_of
@@ -20,6 +19,7 @@ from engine.agent.journal.journal import Journal
 from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.link.control_server import serve
 from engine.agent.link.launcher import HELD
+from engine.agent.link.times import Times
 from engine.contract.codec import from_json
 from engine.contract.plan import LaunchPlan
 
@@ -123,7 +123,8 @@ async def supervise(folder: Path) -> None:
     plan = from_json(LaunchPlan, json.loads((folder / PLAN).read_text()))
     journal = Journal(folder / JOURNAL)
     recorded = journal_events(folder / JOURNAL)
-    supervisor = Supervisor(plan, {}, journal, Processes(folder), recorded)
+    times = Times(look_s=0.3, most_backoff_s=1)
+    supervisor = Supervisor(plan, {}, journal, Processes(folder), recorded, times=times)
     server = await serve(folder, journal, answers_of(supervisor))
     if not supervisor.state.is_finished:
         await supervisor.run()
@@ -132,6 +133,4 @@ async def supervise(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    retry_loop.LOOK_S = 0.3
-    retry.MOST_BACKOFF_S = 1
     asyncio.run(supervise(Path(sys.argv[1])))

@@ -19,10 +19,10 @@ from engine.agent.head.work_order import work_order
 from engine.agent.journal.clock import StepWatch, step_text, time_of_day
 from engine.agent.journal.journal import Message
 from engine.agent.judge.output_reader import OutputReader
-from engine.agent.link import heartbeat
 from engine.agent.link.heartbeat import HeartbeatServer
 from engine.agent.link.heartbeat_layout import BEAT_S
-from engine.agent.link.launcher import STOP_GRACE_S, Launcher
+from engine.agent.link.launcher import Launcher
+from engine.agent.link.times import Times
 from engine.agent.link.worker_link import MalformedEvent
 from engine.agent.link.workers import Workers
 from engine.agent.metrics.samples import Samples
@@ -51,8 +51,6 @@ from engine.contract.worker_events import (
 )
 
 LOOPBACK = "127.0.0.1"
-# The worker's grace after SIGTERM, then the unit's, plus time for the messages.
-STOP_BOUND_S = 2 * STOP_GRACE_S + 10
 AGENT_KILLED = 128 + signal.SIGKILL
 _KILLED = {
     supervisor_link.KILLED: "the job killed gpuctl's agent, for example with pkill, killall or"
@@ -77,9 +75,11 @@ class RunningAttempt:
         samples: Samples,
         launcher: Launcher,
         secrets: dict[str, str],
+        times: Times,
         *,
         is_resumed: bool,
     ) -> None:
+        self._times = times
         self._recorder, self._record, self._run = recorder, recorder.record, recorder.state
         self._plan = recorder.state.plan
         self._output, self._samples = output, samples
@@ -94,6 +94,7 @@ class RunningAttempt:
             hear=self.receive,
             is_over=lambda: bool(self._run.attempt.verdict),
             received=self._run.received,
+            times=times,
         )
         self._tasks = Tasks()
         self._heartbeats_run = True  # the process that answers heartbeats
@@ -103,7 +104,8 @@ class RunningAttempt:
         self._samples.begin(self._plan, self._recorder.journal.clock)
         loop = asyncio.get_running_loop()
         async with contextlib.AsyncExitStack() as end:
-            self._heartbeats = HeartbeatServer(random.token_bytes(32), len(self._plan.nodes))
+            key, nodes = random.token_bytes(32), len(self._plan.nodes)
+            self._heartbeats = HeartbeatServer(key, nodes, self._times)
             end.callback(self._heartbeats.close)
             end.push_async_callback(self._workers.close)
             await end.enter_async_context(self._tasks)
@@ -122,11 +124,11 @@ class RunningAttempt:
 
     async def stop(self) -> None:
         """Wait until no process is left on any node; give up those that do not stop in time."""
-        state = self._run
-        if not await self._recorder.wait_until(lambda: state.attempt.is_over, STOP_BOUND_S):
+        state, most_s = self._run, self._times.stop_s
+        if not await self._recorder.wait_until(lambda: state.attempt.is_over, most_s):
             for rank, node in enumerate(state.attempt.nodes):
                 if node.phase != "gone":
-                    self._lose_node(rank, f"did not stop within {STOP_BOUND_S} s")
+                    self._lose_node(rank, f"did not stop within {most_s:g} s")
             await self._recorder.wait_until(lambda: state.attempt.is_over)
 
     def judge(self) -> Verdict:
@@ -178,7 +180,7 @@ class RunningAttempt:
             self._record(NodeAnswersAgain(rank, report["silence_s"]))
         else:
             last = time_of_day(report["last_heard"])
-            silence = f"{heartbeat.SILENCE_S:g} s"
+            silence = f"{self._times.silence_s:g} s"
             self._lose_node(rank, f"has not answered for {silence} (last heard {last})")
 
     def _lose_node(self, rank: int, reason: str) -> None:
@@ -276,6 +278,7 @@ class RunningAttempt:
             is_waited_for=state.startup_order != "any" and rank in state.first_wave,
             restarts=self._run.number - 1,
             heartbeats=self._heartbeat_address(rank),
+            times=self._times,
         )
         message: Message = to_json(order)
         return message

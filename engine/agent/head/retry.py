@@ -15,9 +15,6 @@ from engine.contract.codec import map_texts
 from engine.contract.plan import LaunchPlan, RetryPlan
 from engine.contract.verdict import Verdict
 
-MOST_BACKOFF_S = 300
-"""The longest pause between two attempts, unless the run file's `backoff` is longer."""
-
 
 @dataclass(frozen=True)
 class Again:
@@ -35,11 +32,16 @@ class WaitForNodes:
 
 
 def next_step(
-    number: int, verdict: Verdict, attempt: State, policy: RetryPlan | None
+    number: int,
+    verdict: Verdict,
+    attempt: State,
+    policy: RetryPlan | None,
+    most_backoff_s: int,
 ) -> Again | WaitForNodes | None:
     """Return what follows on the attempt; None if its verdict is that of the run.
 
-    `number` counts attempts from 1 on; `policy` is None if the run is not retried.
+    `number` counts attempts from 1 on; `policy` is None if the run is not retried. No pause
+    is longer than `most_backoff_s`, unless the policy's first one is.
     """
     if policy is None or verdict.status != "failed" or not verdict.cause:
         return None
@@ -53,7 +55,7 @@ def next_step(
     missing = attempt.lost | attempt.reclaimed
     if missing:
         return WaitForNodes(tuple(sorted(missing)), policy.node_wait_s)
-    longest = max(policy.backoff_s, MOST_BACKOFF_S)
+    longest = max(policy.backoff_s, most_backoff_s)
     return Again(min(policy.backoff_s << min(number - 1, 30), longest))
 
 

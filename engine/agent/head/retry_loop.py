@@ -13,15 +13,14 @@ from engine.agent.head.resizing import plan_on
 from engine.agent.head.retry import Again, WaitForNodes, next_step
 from engine.agent.journal.journal import E
 from engine.agent.link.launcher import Launcher
+from engine.agent.link.times import Times
 from engine.contract.event import Event
 from engine.contract.head_events import AttemptEnded, AttemptStarted, NodesLeftOut, WaitingForNodes
 from engine.contract.verdict import Verdict
 
-LOOK_S = 2.0  # between two looks whether a lost node is back
-
 
 async def wait_for_next_attempt(
-    recorder: Recorder, launcher: Launcher, verdict: Verdict
+    recorder: Recorder, launcher: Launcher, verdict: Verdict, times: Times
 ) -> Verdict | None:
     """Wait until the next attempt may start, record its start and return None; else the verdict.
 
@@ -30,7 +29,7 @@ async def wait_for_next_attempt(
     """
     state = recorder.state
     policy = state.whole.retry
-    step = next_step(state.number, verdict, state.attempt, policy)
+    step = next_step(state.number, verdict, state.attempt, policy, times.most_backoff_s)
     if step is None:
         return _with_number(verdict, state.number)
     pause_s = step.seconds if isinstance(step, Again) else 0
@@ -48,7 +47,7 @@ async def wait_for_next_attempt(
     nodes = _Nodes(recorder, launcher)
     ended: Verdict | None = None
     if isinstance(step, WaitForNodes):
-        ended = await nodes.wait_for(step, verdict)
+        ended = await nodes.wait_for(step, verdict, times.look_s)
     else:
         await nodes.wait(time_left(over, pause_s, recorder.journal.clock.now()))
         await nodes.look()  # at those that the run goes on without
@@ -76,7 +75,7 @@ class _Nodes:
             lambda: state.attempt.ending or self._absent & state.healed, seconds
         )
 
-    async def wait_for(self, step: WaitForNodes, verdict: Verdict) -> Verdict | None:
+    async def wait_for(self, step: WaitForNodes, verdict: Verdict, look_s: float) -> Verdict | None:
         """Wait until the nodes are back, or until the run goes on without them.
 
         Return the run's verdict if it must end instead.
@@ -88,7 +87,7 @@ class _Nodes:
         left = time_left(waiting, step.seconds, self._recorder.journal.clock.now())
         until = loop.time() + left
         while lost & self._absent:
-            await self.wait(min(LOOK_S, max(0.0, until - loop.time())))
+            await self.wait(min(look_s, max(0.0, until - loop.time())))
             if self._state.attempt.ending:
                 return None
             await self.look()

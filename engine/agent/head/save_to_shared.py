@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from engine.agent.link.launcher import Launcher
 
-SAVE_S = 900.0
-"""Seconds that all nodes have to copy, and the head again: they cost money meanwhile."""
 _KILL_S = 5.0
 NOT_SAVED = "not-saved.txt"
 """The file with a line for each node that did not copy everything; absent if all did."""
@@ -44,10 +42,10 @@ Copy = tuple[str, list[str], str]
 """A folder in the run's folder, patterns of files in it, and the folder to copy them to."""
 
 
-async def save_run(plan: LaunchPlan, folder: Path, launcher: Launcher) -> None:
-    """Copy what the run leaves on its nodes to `plan.saved`; return after 2 * SAVE_S at most.
+async def save_run(plan: LaunchPlan, folder: Path, launcher: Launcher, most_s: float) -> None:
+    """Copy what the run leaves on its nodes to `plan.saved`; return after 2 * `most_s` at most.
 
-    `folder` is the run's on the head.
+    All nodes have `most_s` seconds, and then the head again. `folder` is the run's on the head.
     """
     saved, outputs = plan.saved, list(plan.outputs)
 
@@ -55,7 +53,7 @@ async def save_run(plan: LaunchPlan, folder: Path, launcher: Launcher) -> None:
         rank = node.rank
         logs: Copy = ("", [f"rank-{rank}.log", f"rank-{rank}-*"], saved)
         wanted: list[Copy] = [logs, ("work", outputs, f"{saved}/outputs/rank-{rank}")]
-        reason = await _save_at(launcher, rank, wanted)
+        reason = await _save_at(launcher, rank, wanted, most_s)
         return f"rank {rank} ({node.name}): {reason}\n" if reason else ""
 
     failures = await asyncio.gather(*map(of_node, plan.nodes))
@@ -63,19 +61,20 @@ async def save_run(plan: LaunchPlan, folder: Path, launcher: Launcher) -> None:
         (folder / NOT_SAVED).unlink(missing_ok=True)
         if any(failures):
             (folder / NOT_SAVED).write_text("".join(failures), encoding="utf-8")
-    await _save_at(launcher, None, [("", list(patterns), saved) for patterns in _OF_HEAD])
+    of_head: list[Copy] = [("", list(patterns), saved) for patterns in _OF_HEAD]
+    await _save_at(launcher, None, of_head, most_s)
 
 
-async def _save_at(launcher: Launcher, rank: int | None, wanted: list[Copy]) -> str:
+async def _save_at(launcher: Launcher, rank: int | None, wanted: list[Copy], most_s: float) -> str:
     """Copy at the node with this rank, or at the head; return why it failed, empty if not."""
     try:
         process = await launcher.save(rank)
     except OSError as error:
         return str(error)
     try:
-        return await asyncio.wait_for(_converse(process, wanted), SAVE_S)
+        return await asyncio.wait_for(_converse(process, wanted), most_s)
     except asyncio.TimeoutError:  # noqa: UP041  Python before 3.11
-        return f"not done within {SAVE_S:g} s"
+        return f"not done within {most_s:g} s"
     finally:  # also if this supervisor ends meanwhile
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):  # it has ended

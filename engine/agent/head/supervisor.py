@@ -22,6 +22,7 @@ from engine.agent.head.save_to_shared import save_run
 from engine.agent.journal.journal import Journal
 from engine.agent.judge.output_reader import OutputReader
 from engine.agent.link.launcher import Launcher
+from engine.agent.link.times import TIMES, Times
 from engine.agent.metrics.samples import Samples
 from engine.contract.event import Event
 from engine.contract.head_events import (
@@ -37,9 +38,6 @@ from engine.contract.head_events import (
 )
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import NODE_FAILED, Verdict
-
-ACKNOWLEDGE_S = 60  # time for a client to announce that it destroys the cluster
-LEASE_S = 180  # time for that client's next announcement
 
 
 class Supervisor:
@@ -57,8 +55,10 @@ class Supervisor:
         launcher: Launcher,
         recorded: Iterable[Event] = (),
         see: Callable[[Event], None] = lambda _: None,
+        times: Times = TIMES,
     ) -> None:
         self._secrets, self._journal, self._launcher = secrets, journal, launcher
+        self._times = times
         self.state = state = RunState(plan)
         self._recorder = Recorder(state, journal, see)
         self._power_off = Deadline()
@@ -112,7 +112,9 @@ class Supervisor:
                     await self._recorder.wait_until(lambda: state.attempt.verdict)
                     await attempt.stop()
                     ended = attempt.judge()
-                verdict = await wait_for_next_attempt(self._recorder, self._launcher, ended)
+                verdict = await wait_for_next_attempt(
+                    self._recorder, self._launcher, ended, self._times
+                )
         verdict = self._check_journal(verdict)
         record(
             RunFinished(
@@ -133,11 +135,12 @@ class Supervisor:
         plan = self.state.whole
         if plan.on_stop != "destroy":
             return
-        self._power_off.postpone(ACKNOWLEDGE_S)
+        self._power_off.postpone(self._times.acknowledge_s)
         await self._power_off.wait()
         if plan.saved:
             await asyncio.to_thread(self._journal.finish)
-            await save_run(self.state.plan, self._journal.folder, self._launcher)
+            folder, most_s = self._journal.folder, self._times.save_s
+            await save_run(self.state.plan, folder, self._launcher, most_s)
             await self._power_off.wait()  # a client may have come meanwhile
         self._recorder.record(PoweringOff())
         await self._launcher.power_off()
@@ -162,8 +165,8 @@ class Supervisor:
         self._use_addresses()
 
     def acknowledge(self) -> None:
-        """Postpone the power-off to LEASE_S from now: a client destroys the cluster itself."""
-        self._power_off.postpone(LEASE_S)
+        """Postpone the power-off by `lease_s`: a client destroys the cluster itself."""
+        self._power_off.postpone(self._times.lease_s)
 
     def _begin(self) -> None:
         """Begin the run, or take it up."""
@@ -195,6 +198,7 @@ class Supervisor:
             samples,
             self._launcher,
             self._secrets,
+            self._times,
             is_resumed=is_resumed,
         )
 

@@ -23,7 +23,8 @@ from engine.agent.journal.run_folders import mark_used, remove_old_runs
 from engine.agent.journal.run_secrets_file import handover_path, remove_handover, renew_handover
 from engine.agent.link.control import SOCKET
 from engine.agent.link.control_server import Answers, serve
-from engine.agent.link.launcher import Units
+from engine.agent.link.launcher import Launcher, Units
+from engine.agent.link.times import TIMES, Times
 from engine.agent.metrics.endpoint import open_endpoint
 from engine.agent.notify.notifier import Notifier
 from engine.agent.program import this_file
@@ -49,27 +50,31 @@ def supervise(folder: Path) -> int:
     protect_folder(folder)  # the queue's sign that the run lives
     if not Queue(folder.parent).enter(folder.name, plan.node_names, may_wait=plan.queue):
         return BUSY
-    supervise_run(folder, order.with_common_texts(), this_file())
+    agent, ips = this_file(), tuple(node.private_ip for node in plan.nodes)
+    units = Units(folder, agent, ips, tuple(plan.cluster_ips))
+    supervise_run(folder, order.with_common_texts(), agent, units)
     mark_used(folder)
     remove_handover(folder)
     return 0
 
 
-def supervise_run(folder: Path, order: RunOrder, agent: Path) -> None:
+def supervise_run(
+    folder: Path, order: RunOrder, agent: Path, launcher: Launcher, times: Times = TIMES
+) -> None:
     """Supervise the run to its end; `agent` is the agent's folder or archive."""
-    asyncio.run(_supervise(folder, order, agent))
+    asyncio.run(_supervise(folder, order, agent, launcher, times))
 
 
-async def _supervise(folder: Path, order: RunOrder, agent: Path) -> None:
+async def _supervise(
+    folder: Path, order: RunOrder, agent: Path, launcher: Launcher, times: Times
+) -> None:
     plan, secrets = order.plan, order.secrets
     remove_old_runs(folder)
     async with contextlib.AsyncExitStack() as end:  # whatever fails, all of it ends, last to first
         journal = end.enter_context(contextlib.closing(Journal(folder / JOURNAL)))
         notifier = Notifier(plan, order.notify_secrets, secrets.values(), journal, agent)
         recorded = notifier.replay(journal_events(folder / JOURNAL))
-        ips = tuple(node.private_ip for node in plan.nodes)
-        units = Units(folder, agent, ips, tuple(plan.cluster_ips))
-        supervisor = Supervisor(plan, secrets, journal, units, recorded, notifier.see)
+        supervisor = Supervisor(plan, secrets, journal, launcher, recorded, notifier.see, times)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _end, supervisor, folder)
         end.callback((folder / SOCKET).unlink, missing_ok=True)
         end.callback((await serve(folder, journal, answers_of(supervisor))).close)

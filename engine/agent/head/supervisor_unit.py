@@ -32,9 +32,12 @@ def unit_name(folder: Path) -> str:
     return f"gpuctl-run-{folder.name}.service"
 
 
-def start_unit(folder: Path, program: str) -> int:
-    """Start the supervisor's unit, wait until it listens, and return systemd-run's exit status."""
-    keep_logins()
+def start_unit(folder: Path, program: str, units: Path = _UNITS) -> int:
+    """Start the supervisor's unit, wait until it listens, and return systemd-run's exit status.
+
+    `units` is systemd's folder of units until the next boot.
+    """
+    keep_logins(units)
     properties = (
         "Type=notify",
         "KillMode=mixed",  # SIGTERM to the supervisor alone: it needs its connections to the end
@@ -67,14 +70,14 @@ def start_unit(folder: Path, program: str) -> int:
     ).returncode
 
 
-def keep_logins() -> None:
+def keep_logins(units: Path) -> None:
     """Make this machine keep its logins until all supervisors have ended; once after each boot."""
-    if (_UNITS / _LOGINS).exists():
+    if (units / _LOGINS).exists():
         return
-    (_UNITS / _LOGINS).parent.mkdir(parents=True, exist_ok=True)
-    (_UNITS / _RUNS).write_text(
+    (units / _LOGINS).parent.mkdir(parents=True, exist_ok=True)
+    (units / _RUNS).write_text(
         "[Unit]\nDescription=Runs of gpuctl: a shutdown ends logins after them\n", encoding="utf-8"
     )
-    (_UNITS / _LOGINS).write_text(f"[Unit]\nBefore={_RUNS}\n", encoding="utf-8")
+    (units / _LOGINS).write_text(f"[Unit]\nBefore={_RUNS}\n", encoding="utf-8")
     # Logins that are there get it too, such as the one that starts this run.
     subprocess.run(["systemctl", "daemon-reload"], check=False)

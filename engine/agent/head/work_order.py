@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.agent.journal.run_secrets_file import LOST_SUPERVISOR_S
-from engine.agent.link.launcher import STOP_GRACE_S
-from engine.contract.node_plan import METADATA, HeartbeatAddress, WorkOrder
+from engine.agent.link.times import Times
+from engine.contract.node_plan import HeartbeatAddress, WorkOrder
 from engine.contract.plan import LaunchPlan
 
 
@@ -18,6 +17,7 @@ def work_order(
     is_waited_for: bool,
     restarts: int,
     heartbeats: HeartbeatAddress,
+    times: Times,
 ) -> WorkOrder:
     """Return the order for the node with this rank; other nodes may wait until its job is ready.
 
@@ -33,8 +33,8 @@ def work_order(
         secrets={variable: secrets[name] for variable, name in node.secrets.items()},
         hidden=tuple(secrets.values()),
         ready=plan.ready if is_waited_for else None,
-        grace_s=STOP_GRACE_S,
-        lost_supervisor_s=LOST_SUPERVISOR_S,
-        metadata=METADATA if plan.is_spot else None,
+        grace_s=times.grace_s,
+        lost_supervisor_s=times.lost_supervisor_s,
+        is_spot=plan.is_spot,
         heartbeats=heartbeats,
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.agent.journal.clock import RunClock
 from engine.agent.journal.journal_file import JournalFile
-from engine.agent.journal.rotating_file import budget_on
+from engine.agent.journal.rotating_file import SIZE, budget_on
 from engine.contract.event import Event, change, to_line
 from engine.contract.head_events import Evidence
 from engine.contract.worker_events import DiskFull, Output
@@ -34,9 +34,20 @@ _BULK = (Output, Evidence)
 
 
 class Journal:
-    """The journal, and its followers, which it wakes for new events."""
+    """The journal, and its followers, which it wakes for new events.
 
-    def __init__(self, path: Path) -> None:
+    It keeps `reserved` bytes of the disk free. It may have `budget` bytes, by default a part of
+    the disk, in pieces of `piece`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        reserved: int = RESERVED,
+        budget: int | None = None,
+        piece: int = SIZE,
+    ) -> None:
         self.folder = path.parent
         self.clock = RunClock()
         """The clock of its events."""
@@ -44,14 +55,14 @@ class Journal:
         """Number of events that the disk had no space for."""
         self.write_error = ""
         """The system's error text for them; empty while everything can be written."""
-        self._file = JournalFile(path, budget_on(path.parent))
+        self._file = JournalFile(path, budget or budget_on(path.parent), piece)
         self._file.cut()  # a line that a killed supervisor left incomplete
         self._reserve = self.folder / RESERVE
         self._followers: set[asyncio.StreamWriter] = set()
         with contextlib.suppress(OSError):  # the disk is full already: `append` reports it
             descriptor = os.open(self._reserve, os.O_WRONLY | os.O_CREAT, 0o600)
             try:
-                os.posix_fallocate(descriptor, 0, RESERVED)
+                os.posix_fallocate(descriptor, 0, reserved)
             finally:
                 os.close(descriptor)
 

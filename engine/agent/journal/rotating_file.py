@@ -61,9 +61,9 @@ def budget_on(folder: Path) -> int:
 class PieceFile:
     """The writer of a file in pieces. `offset` is the number of bytes written so far."""
 
-    def __init__(self, path: Path, budget: int, size: int | None = None) -> None:
+    def __init__(self, path: Path, budget: int, piece: int = SIZE) -> None:
         self.path = path
-        self._budget, self._piece = budget, size or SIZE
+        self._budget, self._piece = budget, piece
         self._complete: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
         self._packer: threading.Thread | None = None
         for left in path.parent.glob(f"{path.stem}-*{_TEMPORARY}"):  # of a writer that was killed
@@ -74,9 +74,9 @@ class PieceFile:
         if self._grows != last.path:
             self._size = 0
         self._file = _open_to_write(self._grows)
-        for piece in earlier:
-            if piece.start and piece.path.suffix != ".gz":
-                self._pack_later(piece.path)
+        for start, kept in earlier:
+            if start and kept.suffix != ".gz":
+                self._pack_later(kept)
 
     def append(self, data: bytes, end: int | None = None) -> None:
         """Append all the data or, with an OSError, nothing; `offset` is then `end`, if given."""

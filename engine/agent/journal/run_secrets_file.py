@@ -13,7 +13,6 @@ from pathlib import Path
 
 from engine.agent.journal.clock import steady
 
-FOLDER = Path("/run/gpuctl")
 LOST_SUPERVISOR_S = 120.0
 """Seconds without a supervisor after which the nodes stop their jobs."""
 HOLDS_S = LOST_SUPERVISOR_S + 30.0
@@ -22,14 +21,22 @@ holds them: until they stop their jobs, and the time that this takes."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
+def memory_folder() -> Path:
+    """Return the folder in memory for what runs need while they go on.
+
+    It is /run/gpuctl, unless GPUCTL_RUNTIME_DIR names another one.
+    """
+    return Path(os.environ.get("GPUCTL_RUNTIME_DIR", "/run/gpuctl"))
+
+
 def handover_path(folder: Path) -> Path:
     """Return the path of the file for the run with this folder."""
-    return FOLDER / f"{folder.name}.json"
+    return memory_folder() / f"{folder.name}.json"
 
 
 def secrets_path(folder: Path) -> Path:
     """Return the path of the file with the run's secrets, which is there while the run starts."""
-    return FOLDER / f"{folder.name}.secrets"
+    return memory_folder() / f"{folder.name}.secrets"
 
 
 def write_handover(folder: Path, run: bytes) -> None:

@@ -18,8 +18,15 @@ MOST_RANKS = 1_000_000
 class TableEvents:
     """What was recorded of an attempt's tables."""
 
-    def __init__(self, plan: LaunchPlan, reader: TableReader) -> None:
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        reader: TableReader,
+        most_rows: int = MOST_ROWS,
+        most_ranks: int = MOST_RANKS,
+    ) -> None:
         self._reader = reader
+        self._most_rows, self._most_ranks = most_rows, most_ranks
         self._cases = {case.number: case for case in (plan.sweep.cases if plan.sweep else ())}
         self._gates: dict[int, tuple[GateVerdict, ...]] = {}
         self._facts: dict[int, Facts] = {}
@@ -64,7 +71,7 @@ class TableEvents:
         self._ends[read.table] = read.ended_at
 
     def _changes_of(self, table: ReadTable) -> list[Event]:
-        if self._size > MOST_ROWS:
+        if self._size > self._most_rows:
             return []
         number, ended_at = table.number, table.ended_at
         case, gates = self._cases.get(table.case), self._gates.get(table.case, ())
@@ -82,18 +89,20 @@ class TableEvents:
             case=table.case,
             facts=None if is_known else facts,
             first_rank=table.sent_ranks,
-            ranks=() if self._ranks > MOST_RANKS else tuple(ranks),
+            ranks=() if self._ranks > self._most_ranks else tuple(ranks),
             first_row=table.sent_rows,
             rows=tuple(rows),
             ended_at=ended_at,
         )
         table.sent_rows, table.sent_ranks = table.row_count, table.rank_count
-        return [event] if self._ranks <= MOST_RANKS else [event, *self._warn(table.printed_on)]
+        return (
+            [event] if self._ranks <= self._most_ranks else [event, *self._warn(table.printed_on)]
+        )
 
     def _warn(self, rank: int) -> list[Event]:
         """Return the warning that ranks are left out, once."""
         if self._has_warned:
             return []
         self._has_warned = True
-        text = f"the run's tables have more than {MOST_RANKS:,} ranks: the rest is not kept"
+        text = f"the run's tables have more than {self._most_ranks:,} ranks: the rest is not kept"
         return [OutputJudged(rank, "warning", text)]

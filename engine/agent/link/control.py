@@ -49,17 +49,17 @@ def call(folder: Path, word: str) -> int:
         time.sleep(_PAUSE_S)
 
 
-def follow(folder: Path, offset: str) -> int:
+def follow(folder: Path, offset: str, lost_s: float = LOST_SUPERVISOR_S) -> int:
     """Copy the journal from byte `offset` to stdout until the run ends; return 0.
 
-    Wait for a supervisor that was killed and may come back. At the end, mark the run as read. If
-    the supervisor ended before the run, or never ran, the last line is `supervisor_lost`.
+    Wait `lost_s` for a supervisor that was killed and may come back. At the end, mark the run as
+    read. If the supervisor ended before the run, or never ran, the last line is `supervisor_lost`.
     If the client leaves before, end this process with 1.
     """
     path = folder / JOURNAL
     try:
         with contextlib.closing(JournalReader(path, int(offset))) as journal:
-            last = _copy(journal, folder)
+            last = _copy(journal, folder, lost_s)
     except _ClientLeftError:  # it has not read the end
         os._exit(1)  # without a flush: nobody reads it
     if not kind_of(last, "run_finished"):
@@ -87,20 +87,20 @@ def _reboot(journal: Path) -> str:
     return f"the head was rebooted (boot {now[:8]} differs from {then[:8]}, in which it began)"
 
 
-def _copy(journal: JournalReader, folder: Path) -> bytes:
+def _copy(journal: JournalReader, folder: Path, lost_s: float) -> bytes:
     """Copy the growing journal to stdout until the run ends or has no supervisor any more.
 
     Return its last line.
     """
     last = b""
-    deadline = time.monotonic() + LOST_SUPERVISOR_S
+    deadline = time.monotonic() + lost_s
     while True:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(folder / SOCKET))
             connection.sendall(b"follow\n")
             while _wait_for_more(connection):
                 last = _copy_new(journal, last)
-                deadline = time.monotonic() + LOST_SUPERVISOR_S
+                deadline = time.monotonic() + lost_s
         last = _copy_new(journal, last)
         is_over = kind_of(last, "run_finished", "powering_off")
         if is_over or not may_come_back(folder) or time.monotonic() > deadline:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.agent.journal.clock import time_of_day
 from engine.agent.link.heartbeat_layout import (
@@ -36,11 +36,9 @@ from engine.agent.link.heartbeat_layout import (
 from engine.contract.codec import to_json
 from engine.contract.node_plan import HeartbeatAddress
 
-SILENCE_S = 15.0  # a node without heartbeats for this time is lost
-HEAD_SILENCE_S = 20.0  # above SILENCE_S: the supervisor gives a node up before the node its job
-ANSWER_S = 30.0  # for the first answer, before the job starts
-NOTABLE_S = 5.0  # a silence of this time or more is reported when it ends
-HUNG_S = 120.0  # without a sign of life for this time, the supervisor's process stops answering
+if TYPE_CHECKING:
+    from engine.agent.link.times import Times
+
 # The folder or archive with the package `engine`, and the descriptors for run_process.
 _PROGRAM = """\
 import sys
@@ -54,20 +52,20 @@ _ROOT = str(Path(__file__).parents[3])
 class HeartbeatServer:
     """The supervisor's side for `ranks` nodes; it watches each from its first heartbeat on."""
 
-    def __init__(self, key: bytes, ranks: int) -> None:
+    def __init__(self, key: bytes, ranks: int, times: Times) -> None:
         # The process writes an entry per rank; after them is the supervisor's sign of life.
         self._life = ranks * HEARD.size
         self._memory = _Memory(self._life + LIFE.size)
         self._heard = self._memory.map()
         self.signal_alive()
-        self._key = key
+        self._key, self._times = key, times
         self._order = {
             "do": "answer",
             "key": key.hex(),
             "ranks": ranks,
-            "silence_s": SILENCE_S,
-            "notable_s": NOTABLE_S,
-            "hung_s": HUNG_S,
+            "silence_s": times.silence_s,
+            "notable_s": times.notable_s,
+            "hung_s": times.hung_s,
         }
         self._beats = open_socket()  # kept over restarts: workers know its port
         self._beats.bind(("", 0))
@@ -83,12 +81,12 @@ class HeartbeatServer:
             address=host,
             port=self.port,
             key=self._key.hex(),
-            answer_s=ANSWER_S,
-            silence_s=HEAD_SILENCE_S,
+            answer_s=self._times.answer_s,
+            silence_s=self._times.head_silence_s,
         )
 
     def signal_alive(self) -> None:
-        """Show that the supervisor works: the process then answers for another HUNG_S."""
+        """Show that the supervisor works: the process then answers for `hung_s` more."""
         LIFE.pack_into(self._heard, self._life, time.monotonic())
 
     @property

@@ -14,13 +14,11 @@ from typing import Any
 from engine.agent.journal.journal import Message
 from engine.agent.link.launcher import STOP_GRACE_S, Launcher
 from engine.agent.link.ssh_multiplexing import CONNECT_S
+from engine.agent.link.times import TIMES, Times
 from engine.agent.link.worker_link import Channel
 from engine.contract.event import Event
 from engine.contract.worker_events import NodePrepared, NoWorker, Output, Reached, WorkerEnded
 
-REACH_S = 60  # a node that has just booted may need this long to accept ssh
-PAUSE_S = 1.0  # between attempts to reach it
-PREPARE_S = 60
 LAUNCHES_AT_ONCE = 64
 _RECONNECTIONS = 10  # to a worker: a job may kill its connections again and again
 DISMISS_S = CONNECT_S + STOP_GRACE_S  # ssh to the node, and then its job's grace
@@ -43,9 +41,10 @@ class Workers:
         hear: Hear,
         is_over: Callable[[], bool],
         received: Mapping[int, int],
+        times: Times = TIMES,
     ) -> None:
         self._launcher, self._order, self._greet, self._hear = launcher, order, greet, hear
-        self._is_over = is_over
+        self._is_over, self._times = is_over, times
         self._received = dict(received)
         self._given_up: dict[int, str] = {}
         self._channels: dict[int, Channel] = {}
@@ -104,7 +103,7 @@ class Workers:
         has begun is never launched a second time.
         """
         async with self._launches:
-            give_up, reason = asyncio.get_running_loop().time() + REACH_S, ""
+            give_up, reason = asyncio.get_running_loop().time() + self._times.reach_s, ""
             while True:
                 if self._is_over():
                     return "the run ended before it was launched"
@@ -115,10 +114,10 @@ class Workers:
                 reason = await channel.wait_for_end()
                 self._opened.discard(channel)
                 left = give_up - asyncio.get_running_loop().time()
-                if left < PAUSE_S or not channel.is_unreached:
+                if left < self._times.retry_s or not channel.is_unreached:
                     return reason
                 self._earlier_stderr[rank] = channel.stderr_text
-                await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(self._times.retry_s)
         await reading
         return await channel.wait_for_end()
 
@@ -162,7 +161,7 @@ class Workers:
 
     async def _connect(self, rank: int) -> tuple[Channel, str]:
         """Connect to the running worker and read its events; return the channel and its end."""
-        give_up = asyncio.get_running_loop().time() + REACH_S
+        give_up = asyncio.get_running_loop().time() + self._times.reach_s
         while True:
             async with self._launches:
                 channel = await self._open(self._launcher.attach(rank))
@@ -173,14 +172,14 @@ class Workers:
                 reading = self._start(self._read(rank, channel, asyncio.Event()))
                 left = give_up - asyncio.get_running_loop().time()
                 if not await _first(channel.reached.wait(), reading, left):
-                    channel.give_up(f"no answer within {REACH_S} s")
+                    channel.give_up(f"no answer within {self._times.reach_s:g} s")
             await reading
             reason = await channel.wait_for_end()
             self._opened.discard(channel)
             left = give_up - asyncio.get_running_loop().time()
-            if channel.is_given_up or not channel.is_unreached or left < PAUSE_S:
+            if channel.is_given_up or not channel.is_unreached or left < self._times.retry_s:
                 return channel, reason
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(self._times.retry_s)
             if rank in self._given_up:
                 return channel, self._given_up[rank]
 
@@ -199,9 +198,9 @@ class Workers:
         reading = self._start(self._read(rank, channel, prepared))
         left = give_up - asyncio.get_running_loop().time()
         if not await _first(channel.reached.wait(), reading, left):
-            channel.give_up(earlier or f"no answer within {REACH_S} s")
-        elif not await _first(prepared.wait(), reading, PREPARE_S):
-            channel.give_up(f"its worker was not prepared within {PREPARE_S} s")
+            channel.give_up(earlier or f"no answer within {self._times.reach_s:g} s")
+        elif not await _first(prepared.wait(), reading, self._times.prepare_s):
+            channel.give_up(f"its worker was not prepared within {self._times.prepare_s:g} s")
         return reading
 
     async def _read(self, rank: int, channel: Channel, prepared: asyncio.Event) -> None:

@@ -12,7 +12,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
 
-from engine.agent.journal.run_secrets_file import FOLDER
+from engine.agent.journal.run_secrets_file import memory_folder
 from engine.agent.metrics.openmetrics import CONTENT_TYPE
 
 PORT = 9713
@@ -62,7 +62,7 @@ async def _answer(request: bytes, program: Path) -> bytes:
         "-IS",
         str(program),
         "metrics",
-        str(FOLDER),
+        str(memory_folder()),
         stdin=DEVNULL,
         stdout=PIPE,
         stderr=DEVNULL,

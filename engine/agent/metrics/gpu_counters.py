@@ -113,12 +113,12 @@ class Gpus:
             for follow in (self._follow_gpus, self._follow_links):
                 threading.Thread(target=self._follow_later, args=(follow,), daemon=True).start()
 
-    def read(self) -> list[list[float | None]]:
+    def read(self, fresh_s: float = FRESH_S) -> list[list[float | None]]:
         """Return the newest row of each GPU: FIELDS, then NVLink's bytes sent and received.
 
-        A GPU that nvidia-smi does not report any more is missing.
+        A GPU that nvidia-smi has not reported for `fresh_s` is missing.
         """
-        oldest = time.monotonic() - FRESH_S
+        oldest = time.monotonic() - fresh_s
         with self._lock:
             return [
                 [index, *row, *self._links.get(index, (None, None))]

@@ -16,10 +16,20 @@ _END_S = 1.0  # time for the last sample; a file system that hangs must not keep
 
 
 class Sampler:
-    """The sampler of one node. `folder` is the run's, `report` takes the samples."""
+    """The sampler of one node. `folder` is the run's, `report` takes the samples.
 
-    def __init__(self, folder: Path, report: EventStream) -> None:
+    `root` is the folder with the machine's `proc` and `sys`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        report: EventStream,
+        interval_s: float = INTERVAL_S,
+        root: Path = Path("/"),
+    ) -> None:
         self._folder, self._report = folder, report
+        self._interval_s, self._root = interval_s, root
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -38,7 +48,8 @@ class Sampler:
         # In this thread: the job has started already, and does not wait for it.
         from engine.agent.metrics import gpu_counters, node_counters  # noqa: PLC0415
 
-        counters, gpus = node_counters.NodeCounters(self._folder), gpu_counters.Gpus()
+        counters = node_counters.NodeCounters(self._folder, self._root)
+        gpus = gpu_counters.Gpus()
         gpus.start()
         is_last = False
         while not is_last:
@@ -47,5 +58,5 @@ class Sampler:
             if rows := gpus.read():
                 sample.update(gpus=rows, sources=gpus.sources)
             self._report.offer(Sample(sample, is_last))
-            self._ended.wait(INTERVAL_S)  # once it has ended, this returns at once
+            self._ended.wait(self._interval_s)  # once it has ended, this returns at once
         gpus.stop()

@@ -14,10 +14,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.agent.journal import run_secrets_file
 from engine.agent.journal.clock import RunClock
 from engine.agent.journal.journal import Message
-from engine.agent.journal.rotating_file import PieceFile, budget_on
+from engine.agent.journal.rotating_file import SIZE, PieceFile, budget_on
+from engine.agent.journal.run_secrets_file import memory_folder
 from engine.agent.metrics.idle_gpus import IdleGpus
 from engine.contract.event import Event
 from engine.contract.head_events import GpusIdle
@@ -38,7 +38,7 @@ _WRITE_S = 1.0
 
 def newest_path(folder: Path) -> Path:
     """Return the path of the newest samples of the run with this folder."""
-    return run_secrets_file.FOLDER / f"{folder.name}.{NEWEST}"
+    return memory_folder() / f"{folder.name}.{NEWEST}"
 
 
 def record_interval(age_s: float) -> float:
@@ -52,11 +52,20 @@ def record_interval(age_s: float) -> float:
 class Samples:
     """The samples of one run. `folder` is the run's.
 
-    `record` writes an event to the journal: `gpus_idle` when GPUs of a node have become idle.
+    `record` writes an event to the journal: `gpus_idle` when GPUs of a node have become idle. The
+    record may have `budget` bytes, in pieces of `piece`.
     """
 
-    def __init__(self, plan: LaunchPlan, folder: Path, record: Callable[[Event], object]) -> None:
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        folder: Path,
+        record: Callable[[Event], object],
+        budget: int = BUDGET,
+        piece: int = SIZE,
+    ) -> None:
         self._folder, self._record = folder, record
+        self._budget, self._piece = budget, piece
         self._run = {key: getattr(plan, key) for key in ("run_id", "name", "cluster")}
         self._run["nodes"] = [node.name for node in plan.nodes]
         self._newest: dict[int, list[Message]] = {}
@@ -113,7 +122,9 @@ class Samples:
         with contextlib.suppress(OSError):  # the disk is full: the run goes on without the sample
             if self._file is None:
                 path = self._folder / RECORD
-                self._file = PieceFile(path, min(BUDGET, budget_on(self._folder)))
+                self._file = PieceFile(
+                    path, min(self._budget, budget_on(self._folder)), self._piece
+                )
                 self._file.cut()
             self._file.append(line)
 

@@ -15,16 +15,23 @@ import shlex
 import stat
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.contract.node_plan import ImagePlan
 
-START_S = 50  # less than PREPARE_S in link/workers.py
+START_S = 50  # less than `prepare_s` in link/times.py
 
-_DOCKER = Path("/var/run/docker.sock")
-_NVIDIA = Path("/dev/nvidiactl")
-_CDI = (Path("/etc/cdi"), Path("/var/run/cdi"))
-_INFINIBAND = Path("/dev/infiniband")
+
+class Devices(NamedTuple):
+    """The paths that show what a machine has: docker's daemon, GPUs, RDMA devices."""
+
+    docker: Path = Path("/var/run/docker.sock")
+    nvidia: Path = Path("/dev/nvidiactl")
+    cdi: tuple[Path, ...] = (Path("/etc/cdi"), Path("/var/run/cdi"))
+    infiniband: Path = Path("/dev/infiniband")
+
+
+DEVICES = Devices()
 
 # The container's first process ends when the pipe has no writer any more: when the worker closes it
 # or has died. It opens the pipe for both directions first, so that it does not wait for the worker
@@ -53,21 +60,19 @@ _SYSTEM = (
 
 CHOOSE_RUNTIME = f"""\
 runtime=podman
-if [ -e {_DOCKER} ]; then runtime=docker; fi
+if [ -e {DEVICES.docker} ]; then runtime=docker; fi
 """
-"""The same choice as `runtime` for scripts that run without the agent."""
-
-
-def runtime() -> str:
-    """Return docker if its daemon runs, else podman."""
-    return "docker" if _DOCKER.exists() else "podman"
+"""The choice of the runtime, docker if its daemon runs, for scripts that run without the agent."""
 
 
 class Container:
     """A container of `image` on this machine; `folder` is the run's."""
 
-    def __init__(self, image: ImagePlan, folder: Path, rank: int) -> None:
-        self._image, self._folder = image, folder
+    def __init__(
+        self, image: ImagePlan, folder: Path, rank: int, devices: Devices = DEVICES
+    ) -> None:
+        self._image, self._folder, self._devices = image, folder, devices
+        self._runtime = "docker" if devices.docker.exists() else "podman"
         self._name = f"gpuctl-{folder.name}-{rank}"
         self._pipe = folder / f"container-{rank}"
         self._descriptors: list[int] = []
@@ -146,11 +151,11 @@ class Container:
         options = ["--detach", "--rm", "--pull=never", "--stop-signal=KILL", f"--name={self._name}"]
         options += ["--no-healthcheck", "--user=0:0", "--entrypoint=bash"]
         options += ["--network=host", "--ipc=host", "--pid=host"]
-        if _NVIDIA.exists() or any(_describes_gpus(folder) for folder in _CDI):
-            by_name = runtime() == "docker"
+        if self._devices.nvidia.exists() or any(map(_describes_gpus, self._devices.cdi)):
+            by_name = self._runtime == "docker"
             options.append("--gpus=all" if by_name else "--device=nvidia.com/gpu=all")
-        if _INFINIBAND.exists():
-            options.append(f"--device={_INFINIBAND}")
+        if self._devices.infiniband.exists():
+            options.append(f"--device={self._devices.infiniband}")
         for path in (str(self._folder), *data_folders(Path("/proc/self/mounts").read_bytes())):
             options.append(f"--volume={path}:{path}")
         if self._image.privileged:
@@ -180,7 +185,7 @@ class Container:
         # With INVOCATION_ID podman leaves its monitor in the service; the end of the worker's unit
         # would then kill the monitor before it has removed the container.
         environment = {k: v for k, v in os.environ.items() if k != "INVOCATION_ID"}
-        program = runtime()
+        program = self._runtime
         try:
             done = subprocess.run(
                 [program, *arguments],

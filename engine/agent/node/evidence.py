@@ -24,16 +24,17 @@ from engine.contract.node_plan import NodePlan
 
 FOLDER = "evidence"
 NODES = 8  # lost nodes of a run to examine; more losses usually have a common cause
-LIMIT_S = 4.0
 _SIZE = 16 * 1024  # characters to keep of one source
-_SSH_PORT = 22
 _CLOSE_S = 2.0  # a killed process or a closed connection ends in milliseconds, unless it hangs
 _PINGS = (1, 2, 3)
 _PING_S = 1.0
 
 
-async def collect(ip: str) -> dict[str, str]:
-    """Return evidence about the node at `ip`: texts by the name of their source."""
+async def collect(ip: str, port: int = 22, limit_s: float = 4.0) -> dict[str, str]:
+    """Return evidence about the node at `ip`: texts by the name of their source.
+
+    A command may take `limit_s`, and a connection to sshd at `port`; all of it 2 * `limit_s`.
+    """
     commands = {
         "neighbours": ("ip", "-s", "neigh", "show"),
         "sockets": ("ss", "-tinop", "dst", ip),
@@ -43,25 +44,25 @@ async def collect(ip: str) -> dict[str, str]:
     }
     # In this order: first the sources that change soon, such as connections.
     sources = {
-        name: asyncio.ensure_future(_output_of(argv, name == "processes"))
+        name: asyncio.ensure_future(_output_of(argv, name == "processes", limit_s))
         for name, argv in commands.items()
     }
-    sources["connect"] = asyncio.ensure_future(_connect(ip))
+    sources["connect"] = asyncio.ensure_future(_connect(ip, port, limit_s / 2))
     sources["ping"] = asyncio.ensure_future(asyncio.to_thread(ping, ip))
     try:
-        await asyncio.wait(sources.values(), timeout=2 * LIMIT_S)
+        await asyncio.wait(sources.values(), timeout=2 * limit_s)
     finally:  # also if the run ends first
         for source in sources.values():
             source.cancel()
-    texts = {name: _text_of(source) for name, source in sources.items()}
+    texts = {name: _text_of(source, 2 * limit_s) for name, source in sources.items()}
     texts["load"] = load()
     return texts
 
 
-def _text_of(source: asyncio.Future[str]) -> str:
+def _text_of(source: asyncio.Future[str], limit_s: float) -> str:
     """Return the text of the source, or why there is none."""
     if not source.done():
-        return f"not done within {2 * LIMIT_S:g} s\n"
+        return f"not done within {limit_s:g} s\n"
     error = source.exception()
     return source.result() if error is None else f"{type(error).__name__}: {error}\n"
 
@@ -134,7 +135,7 @@ def _echoes(raw: socket.socket, ip: str) -> dict[int, float]:
     return answers
 
 
-async def _output_of(argv: tuple[str, ...], from_its_beginning: bool) -> str:
+async def _output_of(argv: tuple[str, ...], from_its_beginning: bool, limit_s: float) -> str:
     """Return a line with command and time, then the command's output of both streams."""
     head = f"$ {' '.join(argv)}   # {time_of_day(time.time())}\n"
     if shutil.which(argv[0]) is None:
@@ -148,9 +149,9 @@ async def _output_of(argv: tuple[str, ...], from_its_beginning: bool) -> str:
     assert process.stdout is not None
     output, ended = bytearray(), ""
     try:
-        await asyncio.wait_for(_read(process.stdout, output), LIMIT_S)
+        await asyncio.wait_for(_read(process.stdout, output), limit_s)
     except asyncio.TimeoutError:  # noqa: UP041  Python before 3.11
-        ended = f"\n(not done within {LIMIT_S:g} s)\n"
+        ended = f"\n(not done within {limit_s:g} s)\n"
     finally:  # also if the run ends first and this task is cancelled
         with contextlib.suppress(ProcessLookupError):  # it has ended by itself
             process.kill()
@@ -167,23 +168,23 @@ async def _read(stream: asyncio.StreamReader, into: bytearray) -> None:
         into += data
 
 
-async def _connect(ip: str) -> str:
+async def _connect(ip: str, port: int, limit_s: float) -> str:
     """Return the outcome of a connection to the node's ssh port, with sshd's greeting."""
     began = time.monotonic()
-    head = f"connect to {ip} port {_SSH_PORT}: "
+    head = f"connect to {ip} port {port}: "
     try:
-        opening = asyncio.open_connection(ip, _SSH_PORT)
-        reader, writer = await asyncio.wait_for(opening, LIMIT_S / 2)
+        opening = asyncio.open_connection(ip, port)
+        reader, writer = await asyncio.wait_for(opening, limit_s)
     except asyncio.TimeoutError:  # noqa: UP041
-        return f"{head}no answer within {LIMIT_S / 2:g} s\n"
+        return f"{head}no answer within {limit_s:g} s\n"
     except OSError as error:
         return f"{head}{error} after {time.monotonic() - began:.3f} s\n"
     text = f"{head}connected after {time.monotonic() - began:.3f} s\n"
     try:
-        greeting = await asyncio.wait_for(reader.readline(), LIMIT_S / 2)
+        greeting = await asyncio.wait_for(reader.readline(), limit_s)
         text += f"sshd: {greeting.decode('utf-8', 'replace').strip()}\n"
     except asyncio.TimeoutError:  # noqa: UP041
-        text += f"sshd: silent for {LIMIT_S / 2:g} s\n"
+        text += f"sshd: silent for {limit_s:g} s\n"
     except (OSError, ValueError) as error:
         text += f"sshd: {error}\n"
     writer.close()

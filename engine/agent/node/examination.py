@@ -35,13 +35,13 @@ class Examination:
         self._offset = time.time() - time.monotonic()
         self._began = time.time()
 
-    def facts(self, hidden: Iterable[str]) -> tuple[NodeFact, ...]:
-        """Return what was found within LIMIT_S, without the values `hidden`."""
+    def facts(self, hidden: Iterable[str], most_s: float = LIMIT_S) -> tuple[NodeFact, ...]:
+        """Return what was found within `most_s`, without the values `hidden`."""
         found: list[NodeFact] = []
         # A file system that hangs must not keep the worker.
         thread = threading.Thread(target=self._examine, args=(found,), daemon=True)
         thread.start()
-        thread.join(LIMIT_S)
+        thread.join(most_s)
         return tuple(NodeFact(fact.kind, _redacted(fact.text, hidden)) for fact in found[:])
 
     def _examine(self, found: list[NodeFact]) -> None:

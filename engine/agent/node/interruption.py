@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import time
 from typing import Any
 
 from engine.agent.link.event_stream import EventStream
-from engine.contract.node_plan import METADATA
 from engine.contract.worker_events import NodeInterrupted
 
 LOOK_S = 5.0
@@ -21,10 +21,21 @@ _TOKEN_S = 21600  # the longest that IMDSv2 gives
 _ANSWER_S = 2.0  # for an answer; the service is local
 
 
+ADDRESS = "169.254.169.254:80"
+ENDPOINT = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
+"""The variable that names another address of the service, as a URL: AWS's SDKs read it too
+(https://docs.aws.amazon.com/sdkref/latest/guide/feature-imds-credentials.html)."""
+
+
+def metadata_address() -> str:
+    """Return the address of this instance's metadata service (`host:port`)."""
+    return os.environ.get(ENDPOINT, ADDRESS).removeprefix("http://").rstrip("/")
+
+
 class Metadata:
     """The instance metadata service (IMDSv2) at `address` (`host:port`)."""
 
-    def __init__(self, address: str = METADATA) -> None:
+    def __init__(self, address: str) -> None:
         self._address = address
         self._token = ""
 
@@ -58,8 +69,8 @@ class Metadata:
             connection.close()
 
 
-def watch(metadata: Metadata, rank: int, report: EventStream) -> None:
-    """Check for a notice every LOOK_S; send `node_interrupted` and return when there is one."""
+def watch(metadata: Metadata, rank: int, report: EventStream, look_s: float = LOOK_S) -> None:
+    """Check for a notice every `look_s`; send `node_interrupted` and return when there is one."""
     while True:
         try:
             notice = metadata.notice()
@@ -69,4 +80,4 @@ def watch(metadata: Metadata, rank: int, report: EventStream) -> None:
             action, at = notice
             report.send(NodeInterrupted(rank, action, at))
             return
-        time.sleep(LOOK_S)
+        time.sleep(look_s)

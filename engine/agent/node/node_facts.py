@@ -52,10 +52,10 @@ def gpu_facts(lines: list[str]) -> list[NodeFact]:
     ]
 
 
-def disk_facts(places: tuple[Path, ...]) -> list[NodeFact]:
-    """Return the file systems of `places` and of usual folders that are full, each once."""
+def disk_facts(places: tuple[Path, ...], usual: tuple[Path, ...] = _DISKS) -> list[NodeFact]:
+    """Return the file systems of `places` and of `usual` folders that are full, each once."""
     facts: dict[int, NodeFact] = {}
-    for place in (*_DISKS, *places):
+    for place in (*usual, *places):
         with contextlib.suppress(OSError):  # the place does not exist
             device, disk = place.stat().st_dev, os.statvfs(place)
             size, free = disk.f_blocks * disk.f_frsize, disk.f_bfree * disk.f_frsize
@@ -96,13 +96,20 @@ def error_facts(path: Path) -> list[NodeFact]:
     return [NodeFact("exception", f"torch's error file says: {first}")] if first else []
 
 
-def crash_facts(lines: list[str], start: Path, began: float) -> list[NodeFact]:
+def crash_facts(
+    lines: list[str],
+    start: Path,
+    began: float,
+    core_pattern: Path = _CORE_PATTERN,
+    system_cores: Path = _SYSTEM_CORES,
+) -> list[NodeFact]:
     """Return the first process that crashed, and the newest core that was written since `began`.
 
-    `start` is the folder in which the job started.
+    `start` is the folder in which the job started. `core_pattern` is the kernel's file that says
+    where cores are, `system_cores` the folder of systemd-coredump.
     """
     crashed = kernel_messages.crashes(lines)
-    core = _core_file(start, began)
+    core = _core_file(start, began, core_pattern, system_cores)
     if not crashed:
         text = f"the core of a crashed process is {core}"
         return [NodeFact("core", text)] if core else []
@@ -112,12 +119,12 @@ def crash_facts(lines: list[str], start: Path, began: float) -> list[NodeFact]:
     return [NodeFact("crash", f"{name} (pid {pid}) got a {error}{inside}{where}")]
 
 
-def _core_file(start: Path, began: float) -> Path | None:
+def _core_file(start: Path, began: float, core_pattern: Path, system_cores: Path) -> Path | None:
     """Return the newest core that was written since `began`; None if there is none: core(5)."""
     with contextlib.suppress(OSError, ValueError):  # unreadable: no core is named
-        pattern = _CORE_PATTERN.read_text(encoding="utf-8").strip()
+        pattern = core_pattern.read_text(encoding="utf-8").strip()
         if pattern.startswith("|"):
-            folder, name = _SYSTEM_CORES, "core."
+            folder, name = system_cores, "core."
             if "systemd-coredump" not in pattern:
                 return None  # another program keeps it, such as apport
         else:

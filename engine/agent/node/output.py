@@ -58,7 +58,13 @@ class Log:
             self._report.send(DiskFull(self._rank, f"{self._name} ends here: {error.strerror}"))
 
 
-def pump(pipe: IO[bytes], stream: Stream, log: Log, redaction: Redaction) -> None:
+def pump(
+    pipe: IO[bytes],
+    stream: Stream,
+    log: Log,
+    redaction: Redaction,
+    partial_s: float = PARTIAL_S,
+) -> None:
     """Copy everything from `pipe` to the log, without secrets, until the end of the pipe.
 
     Bytes that are not UTF-8 become U+FFFD.
@@ -66,7 +72,7 @@ def pump(pipe: IO[bytes], stream: Stream, log: Log, redaction: Redaction) -> Non
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     held = ""
     while True:
-        if held and not select.select([pipe], [], [], PARTIAL_S)[0]:
+        if held and not select.select([pipe], [], [], partial_s)[0]:
             log.add(stream, held, ends_line=False)
             held = ""
         data = pipe.read1(65536)  # type: ignore[attr-defined]

@@ -183,11 +183,11 @@ class Worker:
 
     def _attend(self, environment: dict[str, str]) -> None:
         """Run the job as the supervisor orders, to its end."""
-        if self._order.metadata is not None:
+        if self._order.is_spot:
             # HTTP, for spot instances alone.
-            from engine.agent.node.interruption import Metadata, watch  # noqa: PLC0415
+            from engine.agent.node.interruption import Metadata, metadata_address, watch  # noqa: PLC0415
 
-            watched = (Metadata(self._order.metadata), self._node.rank, self._report)
+            watched = (Metadata(metadata_address()), self._node.rank, self._report)
             threading.Thread(target=watch, args=watched, daemon=True).start()
         if self._wait_for({"start", "stop"}) == "start" and self._start(environment):
             ended_by = self._wait_for({"exited", "stop"})

@@ -17,7 +17,6 @@ from engine.agent.journal.clock import steady
 TIMER = Path("/etc/systemd/system/gpuctl-lifetime.timer")
 NOTICE_S = 900.0
 """Seconds before the end of the lifetime at which it is reported."""
-LOOK_S = 60.0
 _AT = re.compile(r"^OnCalendar=(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC$", re.MULTILINE)
 
 
@@ -33,25 +32,30 @@ def lifetime_end(timer: Path = TIMER) -> float | None:
 
 
 async def watch_lifetime(
-    report: Callable[[float], None], reported: float | None, timer: Path = TIMER
+    report: Callable[[float], None],
+    reported: float | None,
+    timer: Path = TIMER,
+    look_s: float = 60.0,
+    notice_s: float = NOTICE_S,
 ) -> None:
-    """Report the end of the lifetime when it is less than NOTICE_S away, and each later change.
+    """Report the end of the lifetime when it is less than `notice_s` away, and each later change.
 
-    `reported` is the end that was reported before. It never returns. The timer has two clocks
-    (docs/do/lease.md): if the clock is set back, that changes nothing.
+    `reported` is the end that was reported before. The timer is read every `look_s` seconds. It
+    never returns. The timer has two clocks (docs/do/lease.md): if the clock is set back, that
+    changes nothing.
     """
     seen: float | None = None
     while True:
         end = lifetime_end(timer)
-        pause = LOOK_S
+        pause = look_s
         if end is not None:
             left = end - time.time()
             if end != seen:
                 seen, until = end, steady() + left
             left = min(left, until - steady())
-            if 0 < left <= NOTICE_S and end != reported:
+            if 0 < left <= notice_s and end != reported:
                 report(end)
                 reported = end
-            elif left > NOTICE_S:
-                pause = min(LOOK_S, left - NOTICE_S)
+            elif left > notice_s:
+                pause = min(look_s, left - notice_s)
         await asyncio.sleep(pause)

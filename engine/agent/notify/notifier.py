@@ -16,6 +16,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,14 +35,23 @@ from engine.contract.head_events import (
 )
 from engine.contract.plan import LaunchPlan, NotifyPlan
 
-TRY_S = 5.0
-"""Seconds for one try."""
-PAUSES_S = (1.0, 4.0)
-"""Seconds before the second try and before the third, the last."""
-END_S = 20.0
-"""Seconds after the end of the run until the notifications that are left are given up."""
-SHUTDOWN_S = 10.0
-"""The same in a shutdown of the head, which kills the supervisor after 45 s."""
+
+@dataclass(frozen=True)
+class Tries:
+    """The times of notifications, in seconds.
+
+    `try_s` is for one try; `pauses_s` are before the second and the third try, the last. What is
+    left `end_s` after the end of the run is given up; in a shutdown of the head, which kills the
+    supervisor after 45 s, after `shutdown_s`.
+    """
+
+    try_s: float = 5.0
+    pauses_s: tuple[float, ...] = (1.0, 4.0)
+    end_s: float = 20.0
+    shutdown_s: float = 10.0
+
+
+TRIES = Tries()
 
 Key = tuple[int, int]
 """The number of a notice, and the place of the target in the plan."""
@@ -62,12 +72,13 @@ class Notifier:
         journal: Journal,
         agent: Path,
         timer: Path = TIMER,
+        tries: Tries = TRIES,
     ) -> None:
         self._targets = plan.notify
         self._secrets, self._journal = secrets, journal
         self._hidden = [*secrets.values(), *hidden]
         self._program = str(agent / "__main__.py" if agent.is_dir() else agent)
-        self._timer = timer
+        self._timer, self._tries = timer, tries
         self._notices = Notices(plan)
         self._pending: dict[Key, Notice] = {}
         self._turns = [asyncio.Lock() for _ in self._targets]
@@ -75,7 +86,7 @@ class Notifier:
         self._lifetime: asyncio.Task[None] | None = None
         self._reported_end: float | None = None
         self._ending: asyncio.Task[None] | None = None
-        self._end_s = END_S
+        self._end_s = tries.end_s
         self._runs = self._is_over = self._gives_up = self._has_ended = False
 
     def replay(self, events: Iterable[Event]) -> Iterator[Event]:
@@ -128,7 +139,7 @@ class Notifier:
         elif isinstance(event, RunFinished):
             self._is_over = True
         elif isinstance(event, HeadEnding):
-            self._end_s = SHUTDOWN_S
+            self._end_s = self._tries.shutdown_s
         notice = self._notices.read(event)
         if notice is None:
             return []
@@ -170,7 +181,7 @@ class Notifier:
         notice = self._pending[key]
         why, tries = "", 0
         try:
-            for pause in (*PAUSES_S, None):
+            for pause in (*self._tries.pauses_s, None):
                 tries += 1
                 result = await self._try_in_turn(place, notice, tries)
                 why = result["error"]
@@ -204,11 +215,15 @@ class Notifier:
             stdin.seek(0)
             group = _start(self._program, stdin, stdout)
             try:
-                await asyncio.wait_for(asyncio.to_thread(group.wait), TRY_S)
+                await asyncio.wait_for(asyncio.to_thread(group.wait), self._tries.try_s)
                 stdout.seek(0)
                 result: Message = json.loads(stdout.read())
             except asyncio.TimeoutError:  # noqa: UP041  Python before 3.11
-                return {"error": f"no end within {TRY_S:g} s", "is_final": False, "after_s": 0}
+                return {
+                    "error": f"no end within {self._tries.try_s:g} s",
+                    "is_final": False,
+                    "after_s": 0,
+                }
             except ValueError:
                 return {"error": "the try was killed", "is_final": False, "after_s": 0}
             finally:

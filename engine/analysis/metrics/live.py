@@ -9,7 +9,6 @@ from typing import Any
 from config.errors import NodeError
 from config.identifiers import NodeName, RunId, RunName
 from config.models import Value
-from engine.agent.journal import run_secrets_file
 from engine.agent.metrics.samples import NEWEST
 from engine.analysis.metrics.usage import Usage, usage
 from engine.record.sample import Sample
@@ -39,7 +38,7 @@ async def live_runs(inventory: Inventory, run_id: str | None = None) -> tuple[Li
     pattern = f"{shlex.quote(run_id)}.{NEWEST}" if run_id else f"*.{NEWEST}"
     # The file is a line, with the offset of the run's clock to the time since the head's start.
     question = (
-        f"cut -d' ' -f1 /proc/uptime; cd {run_secrets_file.FOLDER} 2> /dev/null || exit 0;"
+        "cut -d' ' -f1 /proc/uptime; cd ${GPUCTL_RUNTIME_DIR:-/run/gpuctl} 2> /dev/null || exit 0;"
         f' for run in {pattern}; do test ! -e "$run" || cat "$run" 2> /dev/null; done; exit 0'
     )
     try:

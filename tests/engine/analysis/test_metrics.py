@@ -174,14 +174,14 @@ def test_the_head_is_asked_for_all_runs_or_for_one(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("engine.agent.journal.run_secrets_file.FOLDER", tmp_path)
+    monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(tmp_path))
     for name in ("a-000001", "b-000002"):
         (tmp_path / f"{name}.samples").write_text(json.dumps({**ANSWER, "run_id": name}) + "\n")
     there = make_inventory(2)
     assert [run.run_id for run in asyncio.run(live_runs(there))] == ["a-000001", "b-000002"]
     assert [run.run_id for run in asyncio.run(live_runs(there, "b-000002"))] == ["b-000002"]
     assert asyncio.run(live_runs(there, "c-000003")) == ()
-    monkeypatch.setattr("engine.agent.journal.run_secrets_file.FOLDER", tmp_path / "nowhere")
+    monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(tmp_path / "nowhere"))
     assert asyncio.run(live_runs(there)) == ()
 
 

@@ -137,7 +137,7 @@ class Life:
         assert not self.units
         self.resume()
         assert self.state.verdict == verdict
-        step = next_step(self.number, verdict, self.known.attempt, POLICY)
+        step = next_step(self.number, verdict, self.known.attempt, POLICY, 300)
         if step is None:
             self.verdict = verdict
             self.add(FINISHED)

@@ -11,6 +11,7 @@ from engine.agent.head import retry_loop
 from engine.agent.head.run_state import RunState, journal_events
 from engine.agent.head.supervisor import Supervisor
 from engine.agent.journal.journal_file import JOURNAL
+from engine.agent.link.times import Times
 from engine.contract.event import to_line
 from engine.contract.head_events import (
     AttemptEnded,
@@ -50,9 +51,9 @@ def planned(**fields: Any) -> LaunchPlan:
 
 
 @pytest.fixture(autouse=True)
-def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_times(cluster: LocalCluster) -> None:
     """Look every moment."""
-    monkeypatch.setattr(retry_loop, "LOOK_S", 0.05)
+    cluster.times = Times(look_s=0.05, acknowledge_s=0.1)
 
 
 def test_a_failed_job_starts_again_with_its_checkpoints(cluster: LocalCluster) -> None:
@@ -312,12 +313,7 @@ def test_a_run_that_is_stopped_while_a_failed_attempt_ends_is_not_retried(
     assert "attempt_started" not in kinds
 
 
-def test_nodes_are_powered_off_after_the_last_attempt(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from engine.agent.head import supervisor as supervising
-
-    monkeypatch.setattr(supervising, "ACKNOWLEDGE_S", 0.1)
+def test_nodes_are_powered_off_after_the_last_attempt(cluster: LocalCluster) -> None:
     plan = planned(nodes=1, commands=("exit 3",), on_stop="destroy", **retried(attempts=2))
     supervisor = cluster.supervisor(plan)
 

@@ -17,7 +17,7 @@ from engine.agent.head.cluster_locks import DOWN, HEALING, REMOVAL
 from engine.agent.head.queue import Queue
 from engine.contract.codec import to_json
 from engine.contract.plan import RunOrder
-from engine.session import head_locks, plans_on_head
+from engine.session import plans_on_head
 from engine.session.bundle import agent_bundle
 from engine.session.head_locks import hold
 from nodes.conversation import Conversation
@@ -131,15 +131,14 @@ def test_a_head_that_does_not_answer_gives_no_lock(
         yield Talking()
 
     monkeypatch.setattr("nodes.ssh.connect", hang)
-    monkeypatch.setattr(head_locks, "HOLD_S", 0.1)
-    with hold("job-000001", THERE, REMOVAL) as answer:
+    with hold("job-000001", THERE, REMOVAL, 0.1) as answer:
         assert answer == ""
 
 
 def test_the_head_has_the_plans_of_its_runs(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans_on_head, "FOLDER", tmp_path)
+    monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(tmp_path))
     plan = make_plan(env={"TOKEN": {"secret": "T"}})
     run = to_json(RunOrder(plan, {"T": "geheim"}).without_common_texts())
     (tmp_path / "job-000001.json").write_text(json.dumps(run))

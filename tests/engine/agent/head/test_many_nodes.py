@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 NODES = 512
 SILENCE_S = 10.0
 BUSY_S = 12.0
-"""With the silence more than HEAD_SILENCE_S: a node that gets no answer meanwhile ends its job."""
+"""With the silence more than head_silence_s: a node that gets no answer meanwhile ends its job."""
 
 
 @pytest.fixture

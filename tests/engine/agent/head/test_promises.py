@@ -5,17 +5,13 @@ from pathlib import Path
 import pytest
 
 from cli.render.top import STALE_S as TOP_STALE_S
-from engine.agent.head.attempt_runner import STOP_BOUND_S
-from engine.agent.head.save_to_shared import SAVE_S
-from engine.agent.head.supervisor import ACKNOWLEDGE_S, LEASE_S
 from engine.agent.journal.run_folders import AGE_S
-from engine.agent.journal.run_secrets_file import LOST_SUPERVISOR_S
-from engine.agent.link import heartbeat
 from engine.agent.link.launcher import STOP_GRACE_S
+from engine.agent.link.times import TIMES
 from engine.agent.metrics import endpoint, idle_gpus, sampler, samples
 from engine.agent.metrics.openmetrics import STALE_S
 from engine.agent.node import interruption, output
-from engine.session.following import RECONNECT_S
+from engine.session.following import LIMITS
 
 DOCS = Path(__file__).parents[4] / "docs"
 
@@ -23,19 +19,19 @@ DOCS = Path(__file__).parents[4] / "docs"
 @pytest.mark.parametrize(
     ("promise", "seconds", "actual"),
     [
-        ("and SIGKILL after {} seconds.", 10, STOP_GRACE_S),
+        ("and SIGKILL after {} seconds.", 10, TIMES.grace_s),
         ("cgroup: SIGTERM, up to {} seconds more, SIGKILL", 10, STOP_GRACE_S),
-        ("has not ended its part {} seconds after the request, the supervisor", 30, STOP_BOUND_S),
+        ("has not ended its part {} seconds after the request, the supervisor", 30, TIMES.stop_s),
         ("asks the instance's metadata every {} seconds", 5, interruption.LOOK_S),
-        ("At its end the supervisor waits {} seconds", 60, ACKNOWLEDGE_S),
-        ("and if the supervisor hangs, after {}.", 120, heartbeat.HUNG_S),
-        ("workers stop their jobs within {} seconds", 20, heartbeat.HEAD_SILENCE_S),
-        ("no supervisor comes back within {} seconds", 120, LOST_SUPERVISOR_S),
-        ("A node without a heartbeat for {} seconds is lost", 15, heartbeat.SILENCE_S),
+        ("At its end the supervisor waits {} seconds", 60, TIMES.acknowledge_s),
+        ("and if the supervisor hangs, after {}.", 120, TIMES.hung_s),
+        ("workers stop their jobs within {} seconds", 20, TIMES.head_silence_s),
+        ("no supervisor comes back within {} seconds", 120, TIMES.lost_supervisor_s),
+        ("A node without a heartbeat for {} seconds is lost", 15, TIMES.silence_s),
         ("An unfinished line is sent after a second.", 1, output.PARTIAL_S),
-        ("the client reconnects, for five minutes", 5 * 60, RECONNECT_S),
-        ("Three minutes after the last renewal the nodes power off", 3 * 60, LEASE_S),
-        ("All nodes have 15 minutes to copy, and then the head as long", 15 * 60, SAVE_S),
+        ("the client reconnects, for five minutes", 5 * 60, LIMITS.reconnect_s),
+        ("Three minutes after the last renewal the nodes power off", 3 * 60, TIMES.lease_s),
+        ("All nodes have 15 minutes to copy, and then the head as long", 15 * 60, TIMES.save_s),
         ("30 days after the last use | a tenth of the disk", 30 * 86400, AGE_S),
     ],
 )

@@ -184,7 +184,7 @@ def test_a_run_that_was_killed_leaves_no_claim(queue: Queue, tmp_path: Path) -> 
 def test_a_run_holds_its_nodes_as_long_as_its_killed_supervisor_may_come_back(
     queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_secrets_file, "FOLDER", tmp_path / "memory")
+    monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(tmp_path / "memory"))
     killed = tmp_path / "killed"
     killed.mkdir()
     (tmp_path / "queue").write_text("killed started node1\n")

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent.head.attempt_runner import STOP_BOUND_S, RunningAttempt
+from engine.agent.head.attempt_runner import RunningAttempt
 from engine.agent.head.recorder import Recorder
 from engine.agent.head.run_state import RunState, journal_events
 from engine.agent.journal import run_secrets_file
@@ -28,6 +28,7 @@ from engine.agent.judge.output_reader import DERIVED, OutputReader
 from engine.agent.link import control
 from engine.agent.link.launcher import HELD, STOP_GRACE_S
 from engine.agent.link.ssh_multiplexing import CONNECT_S
+from engine.agent.link.times import TIMES
 from engine.agent.link.workers import DISMISS_S
 from engine.agent.metrics.samples import Samples
 from engine.agent.node import evidence
@@ -133,7 +134,7 @@ def test_the_state_after_any_prefix_of_a_run_is_that_of_its_journal(
         LocalLauncher(Path(), Path()),
     )
     attempt = RunningAttempt(
-        *(recorder, OutputReader(plan), samples, launcher, {}), is_resumed=False
+        *(recorder, OutputReader(plan), samples, launcher, {}, TIMES), is_resumed=False
     )
     recorder.record(STARTED)
     for sequence, (by, rank, fields) in enumerate(steps, 1):
@@ -316,7 +317,7 @@ class Breaking(LocalLauncher):
 def test_a_worker_has_its_jobs_grace_before_the_run_ends_without_it() -> None:
     """With a shorter time its job still ran when the run was over."""
     assert DISMISS_S >= CONNECT_S + STOP_GRACE_S
-    assert DISMISS_S < STOP_BOUND_S
+    assert TIMES.stop_s > DISMISS_S
 
 
 def test_a_worker_that_outlives_its_connection_is_ended(
@@ -338,8 +339,7 @@ def test_a_worker_that_outlives_its_connection_is_ended(
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a run whose journal begins with this boot, and whose plan is in memory."""
-    monkeypatch.setattr(run_secrets_file, "FOLDER", tmp_path / "memory")
-    monkeypatch.setattr(control, "LOST_SUPERVISOR_S", 0.5)
+    monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(tmp_path / "memory"))
     folder = tmp_path / "job-000001"
     folder.mkdir()
     began = {"kind": "run_started", "boot_id": run_secrets_file.boot_id()}
@@ -359,14 +359,14 @@ def test_who_follows_waits_for_a_supervisor_that_may_come_back(
     run_secrets_file.write_handover(folder, b"{}")
     assert run_secrets_file.handover_path(folder).stat().st_mode & 0o777 == 0o600
     began = time.monotonic()
-    control.follow(folder, "0")
+    control.follow(folder, "0", 0.5)
     assert time.monotonic() - began >= 0.5
     assert lost_reason(capfd.readouterr().out) == ""
 
 
 def test_a_head_that_was_rebooted_is_named(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (folder / JOURNAL).write_text('{"kind": "run_started", "boot_id": "0123456789"}\n')
-    control.follow(folder, "0")
+    control.follow(folder, "0", 0.5)
     now = run_secrets_file.boot_id()[:8]
     assert lost_reason(capfd.readouterr().out) == (
         f"the head was rebooted (boot {now} differs from 01234567, in which it began)"

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from config.run.retry import CAUSES
 from engine.agent.head.limits import Limits
 from engine.agent.head.retry import (
-    MOST_BACKOFF_S,
     Again,
     WaitForNodes,
     next_step,
@@ -67,7 +66,7 @@ def step_after(
     """What follows on an attempt on three nodes."""
     notices = [NodeInterrupted(rank, "terminate", "soon") for rank in reclaimed]
     state, _ = feed(make_state(3), *notices, *(NodeLost(rank, "silent") for rank in lost))
-    return next_step(number, verdict, state, policy)
+    return next_step(number, verdict, state, policy, 300)
 
 
 @pytest.mark.parametrize("cause", CAUSES)
@@ -90,7 +89,7 @@ def test_the_pause_doubles_up_to_a_limit() -> None:
     many = policy(attempts=100)
     steps = [step_after(number, failed("exit-code"), many) for number in range(1, 9)]
     pauses = [step.seconds for step in steps if isinstance(step, Again)]
-    assert pauses == [5, 10, 20, 40, 80, 160, MOST_BACKOFF_S, MOST_BACKOFF_S]
+    assert pauses == [5, 10, 20, 40, 80, 160, 300, 300]
     long = policy(attempts=100, backoff_s=400)
     assert step_after(99, failed("exit-code"), long) == Again(400)
 
@@ -135,7 +134,7 @@ def test_any_order_of_events_ends_with_every_node_stopped(
         assert {node.phase for node in state.nodes} == {"gone"}
         assert (actions + more).count(Finish()) == 1
         assert state.verdict is not None
-        step = next_step(number, state.verdict, state, policy(attempts=most))
+        step = next_step(number, state.verdict, state, policy(attempts=most), 300)
         if step is None:
             break
         assert state.verdict.status == "failed"

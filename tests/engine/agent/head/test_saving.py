@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from engine.agent.head import save_to_shared
-from engine.agent.head import supervisor as supervising
 from engine.agent.head.supervisor import Supervisor
+from engine.agent.link.times import Times
 from engine.contract.head_events import RunFinished, RunStarted
 from engine.contract.plan import LaunchPlan
 from engine.plan.launch_plan import launch_plan
@@ -28,8 +28,8 @@ COMMANDS = (
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervising, "ACKNOWLEDGE_S", 0.1)
+def _impatient(cluster: LocalCluster) -> None:
+    cluster.times = Times(acknowledge_s=0.1, lease_s=3)
 
 
 def saving_plan(saved: Path, **fields: Any) -> LaunchPlan:
@@ -92,10 +92,8 @@ def test_log_metrics_and_outputs_are_saved_before_the_nodes_power_off(
 
 
 def test_nothing_is_saved_while_a_client_destroys_the_cluster(
-    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(supervising, "LEASE_S", 3.0)
-
     async def destroy_and_die(supervisor: Supervisor) -> None:
         supervisor.acknowledge()
         ending = asyncio.ensure_future(supervisor.power_off_unattended())
@@ -112,7 +110,6 @@ def test_nothing_is_saved_while_a_client_destroys_the_cluster(
 def test_a_client_that_comes_while_it_saves_can_destroy_the_cluster(
     cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervising, "LEASE_S", 3.0)
     save = cluster.launcher.save
     supervisors: list[Supervisor] = []
 
@@ -159,7 +156,7 @@ def test_a_node_that_hangs_does_not_keep_the_nodes(
         return await shell("exec sleep 1000")
 
     monkeypatch.setattr(cluster.launcher, "save", hang)
-    monkeypatch.setattr(save_to_shared, "SAVE_S", 0.5)
+    cluster.times = Times(acknowledge_s=0.1, save_s=0.5)
     end(cluster, saving_plan(tmp_path / "saved", nodes=1))
     assert (cluster.folder / save_to_shared.NOT_SAVED).read_text() == (
         "rank 0 (node0): not done within 0.5 s\n"

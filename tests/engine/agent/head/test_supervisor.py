@@ -12,11 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent.head import attempt_runner, work_order
-from engine.agent.head import supervisor as supervising
 from engine.agent.journal.run_folders import USED
 from engine.agent.journal.run_secrets_file import boot_id
-from engine.agent.link import heartbeat
+from engine.agent.link.times import Times
 from engine.contract.codec import from_json, to_json
 from engine.contract.head_events import NodeLost, RunFinished
 from engine.contract.plan import LaunchPlan
@@ -145,10 +143,8 @@ def test_max_duration(cluster: LocalCluster) -> None:
     assert verdict.reason == "max_duration of 1 s is over"
 
 
-def test_job_that_ignores_term_is_killed(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(work_order, "STOP_GRACE_S", 1)
+def test_job_that_ignores_term_is_killed(cluster: LocalCluster) -> None:
+    cluster.times = Times(grace_s=1)
     ready = f"{cluster.folder}/ready"
     stubborn = (
         f"trap '' TERM; while :; do sleep 1; done & echo pid $!; touch {ready}; wait; sleep 99"
@@ -174,11 +170,9 @@ def test_graceful_stop_lets_the_job_clean_up(cluster: LocalCluster) -> None:
     assert cluster.output(1) == "saved\n"
 
 
-def test_a_stop_does_not_wait_for_what_has_left_the_process_group(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_does_not_wait_for_what_has_left_the_process_group(cluster: LocalCluster) -> None:
     """It gets no SIGTERM before the unit ends, and it keeps the job's output open."""
-    monkeypatch.setattr(work_order, "STOP_GRACE_S", 200)
+    cluster.times = Times(grace_s=200)
     ready = f"{cluster.folder}/ready"
     leaves = f"setsid sh -c 'echo $$; touch {ready}; exec sleep 150' & sleep 1000"
     command = f"if [ $DSTACK_NODE_RANK = 0 ]; then {when(ready)}; else {leaves}; fi"
@@ -207,10 +201,8 @@ def test_a_worker_that_is_killed_is_no_lost_node(cluster: LocalCluster) -> None:
     assert ("node_stopped", 0) in cluster.kinds()
 
 
-def test_workers_end_when_the_supervisor_does_not_come_back(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(work_order, "LOST_SUPERVISOR_S", 1.0)
+def test_workers_end_when_the_supervisor_does_not_come_back(cluster: LocalCluster) -> None:
+    cluster.times = Times(lost_supervisor_s=1)
 
     async def abandon() -> list[int]:
         running = asyncio.ensure_future(cluster.supervisor(plan).run())
@@ -229,9 +221,9 @@ def test_workers_end_when_the_supervisor_does_not_come_back(
 
 def supervise_alone(folder: Path, plan: str, began: MadeEvent) -> None:
     """Run the plan in a process of its own, which a test can let fall silent."""
-    heartbeat.HUNG_S, heartbeat.HEAD_SILENCE_S = 2.0, 3.0
     began.set()
-    LocalCluster(folder).execute(from_json(LaunchPlan, json.loads(plan)))
+    times = Times(hung_s=2, head_silence_s=3)
+    LocalCluster(folder, times).execute(from_json(LaunchPlan, json.loads(plan)))
 
 
 def test_nodes_stop_when_the_supervisor_is_silent(cluster: LocalCluster) -> None:
@@ -266,10 +258,8 @@ def test_nodes_stop_when_the_supervisor_is_silent(cluster: LocalCluster) -> None
     wait_for_agents(cluster.folder)
 
 
-def test_a_node_that_does_not_stop_is_given_up_and_named(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attempt_runner, "STOP_BOUND_S", 5)
+def test_a_node_that_does_not_stop_is_given_up_and_named(cluster: LocalCluster) -> None:
+    cluster.times = Times(stop_s=5)
 
     async def hang() -> None:
         running = asyncio.ensure_future(cluster.supervisor(plan).run())
@@ -339,10 +329,8 @@ def test_script_and_environment_leave_no_file(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize(("on_stop", "off"), [("destroy", True), ("keep", False)])
-def test_unattended_destroy(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, on_stop: str, off: bool
-) -> None:
-    monkeypatch.setattr(supervising, "ACKNOWLEDGE_S", 0.1)
+def test_unattended_destroy(cluster: LocalCluster, on_stop: str, off: bool) -> None:
+    cluster.times = Times(acknowledge_s=0.1)
 
     async def end() -> None:
         supervisor = cluster.supervisor(make_plan(nodes=1, on_stop=on_stop))
@@ -354,10 +342,9 @@ def test_unattended_destroy(
 
 
 def test_a_client_that_destroys_has_time_as_long_as_it_says_that_it_is_at_it(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: LocalCluster,
 ) -> None:
-    monkeypatch.setattr(supervising, "ACKNOWLEDGE_S", 0.2)
-    monkeypatch.setattr(supervising, "LEASE_S", 1.5)
+    cluster.times = Times(acknowledge_s=0.2, lease_s=1.5)
 
     async def end() -> None:
         supervisor = cluster.supervisor(make_plan(nodes=1, on_stop="destroy"))

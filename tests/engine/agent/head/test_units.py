@@ -2,14 +2,13 @@
 
 import asyncio
 import os
-import subprocess
 import sys
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 
-from engine.agent.head import supervisor_unit
+from engine.agent.head.supervisor_unit import start_unit
 from engine.agent.link.launcher import STOP_GRACE_S, Units
 from engine.agent.link.ssh_multiplexing import master_command
 
@@ -73,24 +72,29 @@ def test_a_shutdown_ends_a_supervisor_before_its_connections_to_other_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """systemd stops what is after a target before it stops what is before it."""
-    monkeypatch.setattr(supervisor_unit, "_UNITS", tmp_path)
-    asked: list[list[str]] = []
+    systemd = tmp_path / "bin"
+    systemd.mkdir()
+    for name in ("systemctl", "systemd-run"):
+        (systemd / name).write_text(
+            f"#!/bin/bash\n(echo {name}; printf '%s\\n' \"$@\"; echo) >> {tmp_path}/asked\n"
+        )
+        (systemd / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{systemd}:{os.environ['PATH']}")
 
-    def run(words: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        asked.append(words)
-        return subprocess.CompletedProcess(words, 0)
+    def asked() -> list[list[str]]:
+        calls = (tmp_path / "asked").read_text().split("\n\n")[:-1]
+        return [call.split("\n") for call in calls]
 
-    monkeypatch.setattr(subprocess, "run", run)
-    assert supervisor_unit.start_unit(tmp_path / "job-000001", "/agent/__main__.py") == 0
-    reload, words = asked
+    assert start_unit(tmp_path / "job-000001", "/agent/__main__.py", tmp_path / "units") == 0
+    reload, words = asked()
     assert reload == ["systemctl", "daemon-reload"]
     assert "--property=After=network.target gpuctl-runs.target" in words
     assert "--property=KillMode=mixed" in words
     _, _, script, *_ = master_command("10.0.0.1", ["true"])
     assert "systemd-run --quiet --scope --collect --property=Before=network.target ssh" in script
 
-    assert supervisor_unit.start_unit(tmp_path / "job-000002", "/agent/__main__.py") == 0
-    assert len(asked) == 3, "systemd is told once"
+    assert start_unit(tmp_path / "job-000002", "/agent/__main__.py", tmp_path / "units") == 0
+    assert len(asked()) == 3, "systemd is told once"
 
 
 def test_a_run_without_the_head_has_its_first_worker_on_another_node(

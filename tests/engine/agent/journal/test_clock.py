@@ -78,7 +78,7 @@ def test_limits_of_a_run_that_is_taken_up_do_not_depend_on_the_heads_clock(
 def test_a_run_holds_its_nodes_however_the_heads_clock_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:
-    monkeypatch.setattr(run_secrets_file, "FOLDER", tmp_path / "memory")
+    monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(tmp_path / "memory"))
     run_secrets_file.write_handover(tmp_path / "job-000001", b"{}")
     for wrong in (7200, -7200):
         clock[0] = wrong

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.agent.journal import rotating_file
 from engine.agent.journal.journal import Journal
 from engine.agent.journal.journal_file import (
     JOURNAL,
@@ -214,25 +213,22 @@ def described(lines: list[bytes], offset: int, written: dict[int, bytes]) -> Ite
         yield f"the end is at {offset}"
 
 
-def test_a_copy_has_the_offsets_of_the_head(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_has_the_offsets_of_the_head(tmp_path: Path) -> None:
     """The client copies, is killed, and follows on after the head removed output."""
-    monkeypatch.setattr(rotating_file, "SIZE", SIZE)
     head = tmp_path / "head" / JOURNAL
     head.parent.mkdir()
     write(head, MIXED[:20])
-    copy = JournalCopy(tmp_path, "job-000001")
+    copy = JournalCopy(tmp_path, "job-000001", SIZE)
     for line in read(head):
         copy.append(line.decode().rstrip("\n"))
     assert copy.offset == len(b"".join(MIXED[:20]))
     write(head, MIXED[20:], budget=1)
-    again = JournalCopy(tmp_path, "job-000001")
+    again = JournalCopy(tmp_path, "job-000001", SIZE)
     for line in read(head, again.offset):
         again.append(line.decode().rstrip("\n"))
     assert again.offset == len(b"".join(MIXED))
     again.close()
-    assert JournalCopy(tmp_path, "job-000001").offset == again.offset
+    assert JournalCopy(tmp_path, "job-000001", SIZE).offset == again.offset
     events = [parse_event(line) for line in read(tmp_path / "job-000001" / JOURNAL)]
     texts = [one.text for one in events if isinstance(one, Output)]
     assert texts[:20] == [f"line {number:04}" for number in range(20)]
@@ -269,15 +265,12 @@ def test_a_lines_kind_does_not_depend_on_how_its_json_is_laid_out(line: bytes, k
     assert kind_of(line, "run_finished", "powering_off") == kind
 
 
-def test_output_in_any_layout_of_json_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rotating_file, "SIZE", 1_000)
+def test_output_in_any_layout_of_json_is_removed(tmp_path: Path) -> None:
     lines = [
         json.dumps({"text": "x" * 100, "rank": 0, "time": 1.0, "kind": "output"}).encode() + b"\n"
         for _ in range(100)
     ]
-    file = JournalFile(tmp_path / JOURNAL, 3_000)
+    file = JournalFile(tmp_path / JOURNAL, 3_000, 1_000)
     for line in lines:
         file.append_line(line)
     file.close()
@@ -287,12 +280,8 @@ def test_output_in_any_layout_of_json_is_removed(
     }
 
 
-def test_a_head_whose_job_prints_without_end_stays_within_its_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rotating_file, "SIZE", 20_000)
-    monkeypatch.setattr(rotating_file, "MOST", 60_000)
-    journal = Journal(tmp_path / JOURNAL)
+def test_a_head_whose_job_prints_without_end_stays_within_its_budget(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / JOURNAL, budget=60_000, piece=20_000)
     journal.append(STARTED)
     for number in range(3000):
         journal.append(printed(f"{number} {number**70}"))

@@ -121,7 +121,7 @@ def test_a_start_holds_the_runs_folder_until_its_unit_listens(
 ) -> None:
     """Other runs that start meanwhile remove old folders without a journal."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(0))
-    monkeypatch.setattr("engine.agent.journal.run_secrets_file.FOLDER", tmp_path / "memory")
+    monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(tmp_path / "memory"))
     folder = tmp_path / "runs" / "job-000001"
     seen = []
 
@@ -146,7 +146,7 @@ def test_a_folder_with_a_run_that_may_come_back_is_kept(
 ) -> None:
     """Its supervisor was killed before it wrote a journal; systemd starts the next one."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(0))
-    monkeypatch.setattr("engine.agent.journal.run_secrets_file.FOLDER", tmp_path / "memory")
+    monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(tmp_path / "memory"))
     killed = tmp_path / "runs" / "killed"
     killed.mkdir(parents=True)
     run_folders.mark_used(killed)

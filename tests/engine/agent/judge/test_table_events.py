@@ -182,10 +182,13 @@ def test_rows_and_ranks_are_held_until_the_next_table_begins() -> None:
     assert held == [(0, 0), (0, 0), (1, 4)]
 
 
-def test_what_is_recorded_of_tables_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_events, "MOST_ROWS", 20)
-    monkeypatch.setattr(table_events, "MOST_RANKS", 6)
-    events = journal(texts=[*table(row(8), row(16)), *RANKS] * 10)
+def test_what_is_recorded_of_tables_is_bounded() -> None:
+    numbers = Numbers(PLAN)
+    tables = table_events.TableEvents(PLAN, numbers.reader, most_rows=20, most_ranks=6)
+    events: list[Event] = []
+    for text in [*table(row(8), row(16)), *RANKS] * 10:
+        numbers.feed(0, "stdout", text)
+        events += tables.changes()
     reads = [event for event in events if isinstance(event, TableRead)]
     assert sum(len(event.rows) for event in reads) + len({event.table for event in reads}) == 21
     assert sum(len(event.ranks) for event in reads) == 6

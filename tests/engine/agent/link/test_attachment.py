@@ -14,6 +14,7 @@ import pytest
 
 from engine.agent.link.event_stream import EventStream
 from engine.agent.link.heartbeat import HeartbeatClient, HeartbeatServer
+from engine.agent.link.times import TIMES
 from engine.agent.node.supervisor_link import SOCKET, Attachment
 from engine.contract.codec import to_json
 from engine.contract.node_plan import HeartbeatAddress
@@ -119,7 +120,7 @@ def test_each_supervisor_has_its_own_time_to_be_lost(
 
 def test_the_silence_of_the_supervisor_before_does_not_count_for_the_next() -> None:
     """The report of it may be read only when the next one has connected."""
-    dead, living = HeartbeatServer(KEY, 1), HeartbeatServer(KEY, 1)
+    dead, living = HeartbeatServer(KEY, 1, TIMES), HeartbeatServer(KEY, 1, TIMES)
     client = HeartbeatClient(replace(dead.address_at("127.0.0.1"), silence_s=1.0), 0)
     while dead.describe(0).startswith("no heartbeat"):
         time.sleep(0.01)

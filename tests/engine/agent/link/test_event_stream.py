@@ -5,8 +5,6 @@ import os
 import threading
 from typing import Any
 
-import pytest
-
 from engine.agent.link import event_stream
 from engine.agent.link.event_stream import EventStream
 from engine.contract.worker_events import NodeExited, Output
@@ -82,11 +80,10 @@ def test_the_next_reader_gets_what_the_last_one_did_not_acknowledge() -> None:
     first.write.close()
 
 
-def test_output_waits_while_the_spool_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "_SPOOL_BYTES", 1000)
+def test_output_waits_while_the_spool_is_full() -> None:
     pipe = Pipe()
     pipe.break_off()
-    pipe.report.send(printed("x" * 1000))
+    pipe.report.send(printed("x" * (16 << 20)))
     assert pipe.report.is_full
     pipe.report.send(NodeExited(0, 0, None))
     pipe.report.forget(1)

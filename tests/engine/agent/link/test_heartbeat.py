@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent.link import heartbeat
-from engine.agent.link.heartbeat import SILENCE_S, HeartbeatClient, HeartbeatServer
+from engine.agent.link.heartbeat import HeartbeatClient, HeartbeatServer
 from engine.agent.link.heartbeat_layout import BEAT_S
 from engine.agent.link.heartbeat_process import seal, unseal
 from engine.agent.link.silence import STALL_S, SilenceWatch
+from engine.agent.link.times import TIMES, Times
 from engine.contract.node_plan import HeartbeatAddress
 from tests.processes import wait_for_end
 
@@ -34,7 +34,7 @@ STEPS = st.lists(st.tuples(st.floats(0.01, STALL_S), st.booleans()), max_size=20
 
 @given(STEPS)
 def test_a_peer_is_silent_after_the_bound_and_never_before(steps: list[tuple[float, bool]]) -> None:
-    watch, now, heard = SilenceWatch(SILENCE_S), 0.0, 0.0
+    watch, now, heard = SilenceWatch(TIMES.silence_s), 0.0, 0.0
     watch.hear(7, now)
     for seconds, hears in steps:
         now += seconds
@@ -42,10 +42,10 @@ def test_a_peer_is_silent_after_the_bound_and_never_before(steps: list[tuple[flo
             watch.hear(7, now)
             heard = now
         silent = watch.look(now)
-        assert silent == ([7] if now - heard >= SILENCE_S else [])
+        assert silent == ([7] if now - heard >= TIMES.silence_s else [])
         if silent:
             watch.hear(7, now + 1)  # too late
-            assert watch.look(now + 1) == watch.look(now + 2 * SILENCE_S) == []
+            assert watch.look(now + 1) == watch.look(now + 2 * TIMES.silence_s) == []
             return
 
 
@@ -54,7 +54,7 @@ def test_what_stands_still_itself_takes_nobody_for_silent(
     steps: list[tuple[float, bool]], still: float
 ) -> None:
     """After a pause of our own a peer has as much time left as it had before."""
-    watches = SilenceWatch(SILENCE_S), SilenceWatch(SILENCE_S)
+    watches = SilenceWatch(TIMES.silence_s), SilenceWatch(TIMES.silence_s)
     now, pause = 0.0, 0.0
     for watch in watches:
         watch.hear(0, 0.0)
@@ -71,7 +71,7 @@ def test_what_stands_still_itself_takes_nobody_for_silent(
 
 
 def test_the_time_of_a_silence_is_returned_when_it_ends() -> None:
-    watch = SilenceWatch(SILENCE_S)
+    watch = SilenceWatch(TIMES.silence_s)
     assert watch.hear(1, 0.0) == 0
     assert [watch.look(float(second)) for second in range(1, 9)] == [[]] * 8
     assert watch.hear(1, 8.0) == 8
@@ -79,7 +79,7 @@ def test_the_time_of_a_silence_is_returned_when_it_ends() -> None:
 
 def test_a_head_gives_up_a_node_before_the_node_gives_up_its_job() -> None:
     """Else a disturbance that the run survives would end a job."""
-    assert SILENCE_S + 2 * BEAT_S < heartbeat.HEAD_SILENCE_S
+    assert TIMES.silence_s + 2 * BEAT_S < TIMES.head_silence_s
 
 
 @given(st.binary(max_size=64))
@@ -99,7 +99,7 @@ def test_a_heartbeat_counts_for_its_run_its_kind_and_as_it_is() -> None:
 
 @pytest.fixture
 def server() -> Iterator[HeartbeatServer]:
-    server = HeartbeatServer(KEY, 6)
+    server = HeartbeatServer(KEY, 6, TIMES)
     yield server
     server.close()
 
@@ -149,11 +149,8 @@ def test_an_old_heartbeat_sent_again_is_not_answered(server: HeartbeatServer) ->
     assert question(server, 1, 3) == seal(KEY, b"a", 1, 3)
 
 
-def test_a_silent_node_is_reported_once_with_the_time_it_was_heard(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(heartbeat, "SILENCE_S", 0.5)
-    server = HeartbeatServer(KEY, 6)
+def test_a_silent_node_is_reported_once_with_the_time_it_was_heard() -> None:
+    server = HeartbeatServer(KEY, 6, Times(silence_s=0.5))
     before = time.time()
     question(server, 1, 1)
     report = next_report(server)
@@ -163,9 +160,8 @@ def test_a_silent_node_is_reported_once_with_the_time_it_was_heard(
     server.close()
 
 
-def test_a_silence_that_the_run_survives_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "NOTABLE_S", 0.2)
-    server = HeartbeatServer(KEY, 6)
+def test_a_silence_that_the_run_survives_is_reported() -> None:
+    server = HeartbeatServer(KEY, 6, Times(notable_s=0.2))
     question(server, 1, 1)
     question(server, 1, 2)
     time.sleep(0.3)  # the silence
@@ -177,7 +173,7 @@ def test_a_silence_that_the_run_survives_is_reported(monkeypatch: pytest.MonkeyP
 
 
 def test_a_worker_hears_of_a_head_that_is_silent() -> None:
-    server = HeartbeatServer(KEY, 6)
+    server = HeartbeatServer(KEY, 6, TIMES)
     silent = threading.Event()
     client = HeartbeatClient(address(server), 0)
     client.follow(silent.set, lambda _: None)
@@ -204,7 +200,8 @@ def test_a_workers_process_that_was_killed_is_replaced(server: HeartbeatServer) 
 
 OWNER = """
 from engine.agent.link.heartbeat import HeartbeatServer
-server = HeartbeatServer(b"k" * 32, 6)
+from engine.agent.link.times import TIMES
+server = HeartbeatServer(b"k" * 32, 6, TIMES)
 print(server.port, server.pid, flush=True)
 input()
 """
@@ -249,12 +246,9 @@ def test_its_process_holds_nothing_of_its_owner_open(server: HeartbeatServer) ->
     assert kinds == ["/memfd", "socket", "socket"]  # what it shares with its owner
 
 
-def test_a_supervisor_that_reads_no_reports_keeps_no_node_from_its_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_supervisor_that_reads_no_reports_keeps_no_node_from_its_answer() -> None:
     """All nodes of a large run answer again at once, while the supervisor is busy."""
-    monkeypatch.setattr(heartbeat, "NOTABLE_S", 0.2)
-    server = HeartbeatServer(KEY, 512)
+    server = HeartbeatServer(KEY, 512, Times(notable_s=0.2))
     ranks = range(512)
     assert [rank for rank in ranks if question(server, rank, 1) is None] == []
     time.sleep(0.2)  # the silence
@@ -266,9 +260,8 @@ def test_a_supervisor_that_reads_no_reports_keeps_no_node_from_its_answer(
     server.close()
 
 
-def test_all_reports_that_wait_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "SILENCE_S", 0.5)
-    server = HeartbeatServer(KEY, 6)
+def test_all_reports_that_wait_are_read_at_once() -> None:
+    server = HeartbeatServer(KEY, 6, Times(silence_s=0.5))
     for rank in range(6):
         question(server, rank, 1)
     reported = [next_report(server)["rank"]]
@@ -290,7 +283,7 @@ def test_the_end_of_the_process_is_the_last_report(server: HeartbeatServer) -> N
 @pytest.mark.parametrize("side", ["server", "client"])
 def test_its_process_shares_no_locks_with_its_owner(side: str) -> None:
     """A process that was forked while other threads ran has a copy of the locks that they held."""
-    server = HeartbeatServer(KEY, 6)
+    server = HeartbeatServer(KEY, 6, TIMES)
     client = HeartbeatClient(address(server), 5)
     client.follow(lambda: None, lambda _: None)
     assert client.wait_for_answer()

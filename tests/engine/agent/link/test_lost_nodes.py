@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent.link import heartbeat, workers
+from engine.agent.link.times import Times
 from engine.contract.head_events import Evidence, NodeAnswersAgain, NodeLost, NodeUnreachable
 from engine.contract.verdict import Verdict
 from engine.contract.worker_events import NodeStarted
@@ -68,10 +68,8 @@ def evidence_files(cluster: LocalCluster, node: str) -> list[str]:
     return sorted(path.stem for path in (cluster.folder / "evidence" / node).iterdir())
 
 
-def test_a_node_that_falls_silent_is_lost_with_what_was_seen(
-    run_on: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(heartbeat, "SILENCE_S", 3)
+def test_a_node_that_falls_silent_is_lost_with_what_was_seen(run_on: LocalCluster) -> None:
+    run_on.times = Times(silence_s=3)
 
     async def silence() -> Verdict:
         running = asyncio.ensure_future(run_on.supervisor(RUNS).run())
@@ -103,10 +101,8 @@ def test_evidence_shows_no_secret(cluster: LocalCluster, no_pause: None) -> None
     assert not [path for path in kept if secret in path.read_text()]
 
 
-def test_a_short_silence_is_survived_and_nothing_is_lost_or_doubled(
-    run_on: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(heartbeat, "NOTABLE_S", 2)
+def test_a_short_silence_is_survived_and_nothing_is_lost_or_doubled(run_on: LocalCluster) -> None:
+    run_on.times = Times(notable_s=2)
 
     async def silence() -> Verdict:
         running = asyncio.ensure_future(run_on.supervisor(plan).run())
@@ -124,11 +120,8 @@ def test_a_short_silence_is_survived_and_nothing_is_lost_or_doubled(
     assert not (run_on.folder / "evidence").exists()
 
 
-def test_a_worker_that_does_not_hear_the_head_ends_its_job(
-    run_on: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(heartbeat, "SILENCE_S", 1000)
-    monkeypatch.setattr(heartbeat, "HEAD_SILENCE_S", 3)
+def test_a_worker_that_does_not_hear_the_head_ends_its_job(run_on: LocalCluster) -> None:
+    run_on.times = Times(silence_s=1000, head_silence_s=3)
 
     async def deafen() -> Verdict:
         running = asyncio.ensure_future(run_on.supervisor(RUNS).run())
@@ -142,12 +135,9 @@ def test_a_worker_that_does_not_hear_the_head_ends_its_job(
     assert verdict.exit_code == 125
 
 
-def test_a_run_survives_that_the_process_of_its_heartbeats_is_killed(
-    run_on: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_survives_that_the_process_of_its_heartbeats_is_killed(run_on: LocalCluster) -> None:
     """By a kernel that is short of memory; the nodes' silence is noticed as before."""
-    monkeypatch.setattr(heartbeat, "SILENCE_S", 3)
-    monkeypatch.setattr(heartbeat, "HEAD_SILENCE_S", 6)
+    run_on.times = Times(silence_s=3, head_silence_s=6)
 
     async def kill() -> Verdict:
         running = asyncio.ensure_future(run_on.supervisor(RUNS).run())
@@ -163,11 +153,8 @@ def test_a_run_survives_that_the_process_of_its_heartbeats_is_killed(
     assert re.fullmatch(r"node1 has not answered for 3 s \(last heard .*\)", verdict.reason)
 
 
-def test_no_job_starts_before_heartbeats_are_answered(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(heartbeat, "ANSWER_S", 0.5)
-    monkeypatch.setattr(heartbeat, "HUNG_S", -1.0)  # it answers nobody
+def test_no_job_starts_before_heartbeats_are_answered(cluster: LocalCluster) -> None:
+    cluster.times = Times(answer_s=0.5, hung_s=-1)  # it answers nobody
     verdict = cluster.execute(RUNS)
     seen = r"the head does not answer its heartbeats \(UDP, 127\.0\.0\.1:\d+\) within 0\.5 s"
     assert re.fullmatch(f"node[01] cannot run the job: {seen}", verdict.reason)
@@ -204,8 +191,8 @@ def failing(cluster: LocalCluster, script: str, times: int = 1000) -> Failing:
 
 
 @pytest.fixture
-def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "PAUSE_S", 0.05)
+def no_pause(cluster: LocalCluster) -> None:
+    cluster.times = Times(retry_s=0.05, reach_s=15)  # a busy machine needs some for node0
 
 
 def test_a_node_that_answers_late_is_tried_again(cluster: LocalCluster, no_pause: None) -> None:
@@ -216,10 +203,7 @@ def test_a_node_that_answers_late_is_tried_again(cluster: LocalCluster, no_pause
     assert cluster.output(1) == "runs\n"
 
 
-def test_a_node_that_never_answers_cannot_be_reached(
-    cluster: LocalCluster, no_pause: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workers, "REACH_S", 15)  # a busy machine needs some for node0
+def test_a_node_that_never_answers_cannot_be_reached(cluster: LocalCluster, no_pause: None) -> None:
     launcher = failing(cluster, f"echo {REFUSED} >&2; exit 255")
     verdict = cluster.execute(RUNS)
     assert verdict.reason == f"node1 cannot be reached: {REFUSED}"
@@ -233,19 +217,16 @@ def test_a_node_that_never_answers_cannot_be_reached(
 
 
 def test_what_an_earlier_try_said_is_kept_where_the_last_one_was_given_up(
-    cluster: LocalCluster, no_pause: None, monkeypatch: pytest.MonkeyPatch
+    cluster: LocalCluster, no_pause: None
 ) -> None:
-    monkeypatch.setattr(workers, "REACH_S", 15)  # node0 has to answer in time too
     once = cluster.folder / "once"
     failing(cluster, f"mkdir {once} 2>/dev/null || exec sleep 1000; echo {REFUSED} >&2; exit 255")
     assert cluster.execute(RUNS).reason == f"node1 cannot be reached: {REFUSED}"
     assert (cluster.folder / "evidence/node1/ssh.txt").read_text() == f"{REFUSED}\n"
 
 
-def test_a_node_whose_ssh_hangs_cannot_be_reached(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workers, "REACH_S", 15)
+def test_a_node_whose_ssh_hangs_cannot_be_reached(cluster: LocalCluster) -> None:
+    cluster.times = Times(reach_s=15)
     failing(cluster, "exec sleep 1000")
     assert cluster.execute(RUNS).reason == "node1 cannot be reached: no answer within 15 s"
 

@@ -141,7 +141,7 @@ def test_copying_that_hangs_ends_with_its_supervisor(tmp_path: Path) -> None:
     async def save() -> list[int | None]:
         launcher: Any = Launcher()
         plan = bare_plan([bare_node(0)], saved=str(tmp_path))
-        copying = asyncio.ensure_future(save_to_shared.save_run(plan, tmp_path, launcher))
+        copying = asyncio.ensure_future(save_to_shared.save_run(plan, tmp_path, launcher, 60))
         await launcher.hangs.wait()
         copying.cancel()
         with contextlib.suppress(asyncio.CancelledError):

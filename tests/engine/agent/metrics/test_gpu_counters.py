@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent.metrics import gpu_counters
 from engine.agent.metrics.gpu_counters import Gpus, dcgm_row, gpu_row, nvlink_bytes
 
 NVLINK = """\
@@ -128,16 +127,13 @@ def test_dcgm_counts_where_nvidia_smi_does_not(tools: Path) -> None:
         gpus.stop()
 
 
-def test_a_gpu_that_is_not_reported_any_more_is_missing(
-    tools: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_that_is_not_reported_any_more_is_missing(tools: Path) -> None:
     write(tools / "nvidia-smi", "printf '0, 90, 10, 80, 300.5, 50, 0, 0\\n'\nexec /bin/sleep 60\n")
     gpus = Gpus()
     gpus.start()
     try:
         assert len(rows_of(gpus, 0)) == 1
-        monkeypatch.setattr(gpu_counters, "FRESH_S", -1.0)
-        assert gpus.read() == []
+        assert gpus.read(fresh_s=-1.0) == []
     finally:
         gpus.stop()
 

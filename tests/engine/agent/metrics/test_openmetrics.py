@@ -11,8 +11,6 @@ from urllib.request import urlopen
 
 import pytest
 
-from engine.agent.journal import run_secrets_file
-from engine.agent.metrics import endpoint
 from engine.agent.metrics.endpoint import open_endpoint
 from engine.agent.metrics.openmetrics import STALE_S, exposition
 from engine.session.bundle import agent_bundle
@@ -148,7 +146,7 @@ def free_port() -> int:
 def test_the_endpoint_answers_on_loopback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program, port = tmp_path / "agent.pyz", free_port()
     program.write_bytes(agent_bundle().data)
-    monkeypatch.setattr(endpoint, "FOLDER", tmp_path / "memory")
+    monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(tmp_path / "memory"))
     write(tmp_path / "memory", "job-000001", time=4e9)
 
     async def run() -> None:
@@ -213,7 +211,3 @@ def test_a_port_of_another_program_is_left_to_it(tmp_path: Path) -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         assert asyncio.run(open_endpoint(tmp_path, other.getsockname()[1])) is None
-
-
-def test_the_endpoint_reads_where_supervisors_write() -> None:
-    assert vars(endpoint)["FOLDER"] == run_secrets_file.FOLDER == Path("/run/gpuctl")

@@ -5,14 +5,12 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.agent.journal import rotating_file, run_secrets_file
 from engine.agent.journal.clock import RunClock
 from engine.agent.journal.journal_file import JournalReader
 from engine.agent.metrics import samples
@@ -28,10 +26,10 @@ PLAN = make_plan(nodes=2)
 
 
 @pytest.fixture(autouse=True)
-def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder for /run/gpuctl."""
-    monkeypatch.setattr(run_secrets_file, "FOLDER", tmp_path / "memory")
-    yield tmp_path / "memory"
+    monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(tmp_path / "memory"))
+    return tmp_path / "memory"
 
 
 def gpu(number: int, percent: float | None) -> list[float | None]:
@@ -41,11 +39,11 @@ def gpu(number: int, percent: float | None) -> list[float | None]:
 class Head:
     """The samples of a run in a loop, and the events that they made."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **sizes: int) -> None:
         self.folder = folder / "job-000001"
         self.folder.mkdir()
         self.events: list[Event] = []
-        self.samples = Samples(PLAN, self.folder, self.events.append)
+        self.samples = Samples(PLAN, self.folder, self.events.append, **sizes)
         self.samples.begin(PLAN, RunClock(0.0))
 
     def recorded(self) -> list[dict[str, Any]]:
@@ -82,10 +80,8 @@ def test_the_last_sample_of_a_node_is_recorded(tmp_path: Path) -> None:
     head.samples.close()
 
 
-def test_a_record_has_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samples, "BUDGET", 2000)
-    monkeypatch.setattr(rotating_file, "SIZE", 4000)
-    head = Head(tmp_path)
+def test_a_record_has_a_budget(tmp_path: Path) -> None:
+    head = Head(tmp_path, budget=2000, piece=4000)
     asyncio.run(ticks(head, 6 * 3600, memory=[1 << 40, 1 << 41]))
     head.samples.close()
     first, *_, last = sorted(path.name for path in head.folder.iterdir())

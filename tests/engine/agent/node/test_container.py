@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.run.launchers import agent_variables
-from engine.agent.node import container
-from engine.agent.node.container import Container, data_folders
+from engine.agent.node.container import Container, Devices, data_folders
 from engine.contract.node_plan import ImagePlan
 from tests.processes import wait_for_end
 
 RUNTIME = Path(__file__).parents[2] / "runtime"
+NONE = Devices(Path("/none"), Path("/none"), (), Path("/none"))
 ODD = "two words  \"double\" 'single' $HOME `id` \\n\nsecond line\té😀;&|"
 
 pytestmark = [
@@ -37,15 +37,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{RUNTIME}:{os.environ['PATH']}")
         patch.setenv("PODMAN", str(tmp_path_factory.mktemp("podman")))
-        patch.setattr(container, "_DOCKER", Path("/nonexistent"))
-        patch.setattr(container, "_INFINIBAND", Path("/nonexistent"))
-        patch.setattr(container, "_CDI", ())
         yield tmp_path_factory.mktemp("job-000001")
 
 
 @pytest.fixture(scope="module")
 def box(folder: Path) -> Iterator[Container]:
-    made = Container(ImagePlan("team/job:1", "0a1b"), folder, 0)
+    made = Container(ImagePlan("team/job:1", "0a1b"), folder, 0, NONE)
     made.prepare()
     yield made
     made.end()
@@ -88,7 +85,7 @@ def test_a_container_has_the_devices_and_folders_that_the_run_asks_for(
 ) -> None:
     volumes = (f"{tmp_path}/new/data:/data", f"{tmp_path}:/here")
     image = ImagePlan("team/job:1", "0a1b", privileged=True, volumes=volumes)
-    made = Container(image, folder, 13)
+    made = Container(image, folder, 13, NONE)
     made.prepare()
     made.end()
     (started,) = (call for call in calls() if f"=gpuctl-{folder.name}-13 " in call)
@@ -102,7 +99,7 @@ def test_the_image_says_where_programs_begin_and_what_it_would_run(
     config = {"WorkingDir": str(tmp_path), "Entrypoint": ["/a b"], "Cmd": ["c", "$d"]}
     known = Path(os.environ["PODMAN"], "config.json")
     known.write_text(json.dumps(config))
-    made = Container(ImagePlan("team/job:1", "0a1b"), folder, 14)
+    made = Container(ImagePlan("team/job:1", "0a1b"), folder, 14, NONE)
     try:
         made.prepare()
         environment = made.environment()
@@ -199,7 +196,7 @@ def test_a_home_that_is_not_in_the_image_is_the_root(box: Container) -> None:
 
 
 def test_the_end_removes_the_container_and_its_pipe(folder: Path) -> None:
-    made = Container(ImagePlan("team/job:1", "0a1b"), folder, 1)
+    made = Container(ImagePlan("team/job:1", "0a1b"), folder, 1, NONE)
     made.prepare()
     name = f"gpuctl-{folder.name}-1"
     first = int(Path(os.environ["PODMAN"], name).read_text().split()[0])
@@ -228,7 +225,7 @@ def test_a_container_that_cannot_start_is_one_line(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    made = Container(ImagePlan("team/job:1", "0a1b"), folder, 3)
+    made = Container(ImagePlan("team/job:1", "0a1b"), folder, 3, NONE)
     with pytest.raises(OSError, match=r"^neither docker nor podman is installed$"):
         made.prepare()
     made.end()
@@ -236,12 +233,11 @@ def test_a_container_that_cannot_start_is_one_line(
 
 
 def test_gpus_and_infiniband_come_in_where_the_machine_has_them(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
-    monkeypatch.setattr(container, "_CDI", (tmp_path / "none", tmp_path))
-    monkeypatch.setattr(container, "_INFINIBAND", tmp_path)
-    made = Container(ImagePlan("team/job:1", "0a1b"), folder, 4)
+    devices = NONE._replace(cdi=(tmp_path / "none", tmp_path), infiniband=tmp_path)
+    made = Container(ImagePlan("team/job:1", "0a1b"), folder, 4, devices)
     made.prepare()
     made.end()
     started = next(call for call in calls() if f"--name=gpuctl-{folder.name}-4" in call)
@@ -254,10 +250,9 @@ def test_docker_names_gpus_its_own_way(
 ) -> None:
     (tmp_path / "docker.sock").touch()
     (tmp_path / "docker").symlink_to(RUNTIME / "podman")
-    monkeypatch.setattr(container, "_DOCKER", tmp_path / "docker.sock")
-    monkeypatch.setattr(container, "_NVIDIA", tmp_path / "docker.sock")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    made = Container(ImagePlan("team/job:1", "sha256:0a1b"), folder, 5)
+    devices = NONE._replace(docker=tmp_path / "docker.sock", nvidia=tmp_path / "docker.sock")
+    made = Container(ImagePlan("team/job:1", "sha256:0a1b"), folder, 5, devices)
     made.prepare()
     made.end()
     started = next(call for call in calls() if f"--name=gpuctl-{folder.name}-5" in call)

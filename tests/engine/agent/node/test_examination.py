@@ -123,16 +123,15 @@ def test_a_clock_that_was_set_back_since_the_jobs_start_is_a_fact(
 
 def test_full_disks_are_named_once_each(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     disk: dict[str, Any] = {"f_frsize": 4096, "f_blocks": 2 << 20, "f_bfree": 9, "f_files": 0}
-    monkeypatch.setattr(node_facts, "_DISKS", ())
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(**disk, f_ffree=0))
-    facts = node_facts.disk_facts((tmp_path, tmp_path, tmp_path / "none"))
+    facts = node_facts.disk_facts((tmp_path, tmp_path, tmp_path / "none"), ())
     full = f"the disk of {tmp_path} is full (36.0 KiB of 8.0 GiB are free)"
     assert facts == [NodeFact("disk", full)]
     disk.update(f_bfree=1 << 20, f_files=1000)
-    (fact,) = node_facts.disk_facts((tmp_path,))
+    (fact,) = node_facts.disk_facts((tmp_path,), ())
     assert fact.text == f"the disk of {tmp_path} has no inodes left (1000 files)"
     disk.update(f_files=0)
-    assert node_facts.disk_facts((tmp_path,)) == []
+    assert node_facts.disk_facts((tmp_path,), ()) == []
 
 
 def test_an_examination_that_hangs_is_given_up(
@@ -140,9 +139,9 @@ def test_an_examination_that_hangs_is_given_up(
 ) -> None:
     (tmp_path / ERROR_FILE).write_text(ERROR)
     hanging = os.pipe()
-    monkeypatch.setattr(examination, "LIMIT_S", 0.5)
     monkeypatch.setattr(node_facts, "disk_facts", lambda _: os.read(hanging[0], 1))
-    assert "exception" in kinds(Examination(tmp_path, tmp_path))
+    facts = Examination(tmp_path, tmp_path).facts([], most_s=0.5)
+    assert "exception" in [fact.kind for fact in facts]
     os.write(hanging[1], b"x")
 
 
@@ -152,27 +151,27 @@ def test_what_is_no_error_file_says_nothing(tmp_path: Path, written: str) -> Non
     assert node_facts.error_facts(tmp_path / ERROR_FILE) == []
 
 
-def test_a_core_that_was_written_since_the_start_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_core_that_was_written_since_the_start_is_found(tmp_path: Path) -> None:
     old, new = tmp_path / "core.1", tmp_path / "core.2"
     old.touch()
     os.utime(old, (1, 1))
     patterns = tmp_path / "core_pattern"
-    monkeypatch.setattr(node_facts, "_CORE_PATTERN", patterns)
     patterns.write_text("core.%p\n")
     began = time.time() - 1
-    assert node_facts.crash_facts([], tmp_path, began) == []
+
+    def facts(start: Path = tmp_path) -> list[NodeFact]:
+        return node_facts.crash_facts([], start, began, patterns, tmp_path)
+
+    assert facts() == []
     new.touch()
-    (fact,) = node_facts.crash_facts([], tmp_path, began)
+    (fact,) = facts()
     assert fact == NodeFact("core", f"the core of a crashed process is {new}")
     patterns.write_text("%e.core\n")
-    assert node_facts.crash_facts([], tmp_path, began) == []
+    assert facts() == []
     patterns.write_text("|/usr/share/apport/apport %p\n")
-    assert node_facts.crash_facts([], tmp_path, began) == []
+    assert facts() == []
     patterns.write_text("|/lib/systemd/systemd-coredump %P\n")
-    monkeypatch.setattr(node_facts, "_SYSTEM_CORES", tmp_path)
-    (fact,) = node_facts.crash_facts([], tmp_path / "elsewhere", began)
+    (fact,) = facts(tmp_path / "elsewhere")
     assert fact.text == f"the core of a crashed process is {new}"
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine.agent.journal import journal as journals
-from engine.agent.journal.journal import RESERVE, Journal
+from engine.agent.journal.journal import RESERVE, RESERVED, Journal
 from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.journal.redaction import Redaction
 from engine.agent.node.output import Log, pump
@@ -27,9 +26,8 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A disk of 2 MiB, of which a journal keeps 1 MiB free."""
-    monkeypatch.setattr(journals, "RESERVED", MIB)
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 2 MiB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], check=True)
@@ -50,7 +48,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.lab
 def test_what_decides_is_written_when_output_has_no_room(small: Path) -> None:
-    journal = Journal(small / JOURNAL)
+    journal = Journal(small / JOURNAL, reserved=MIB)
     journal.append(STARTED)
     for number in range(200):
         journal.append(Output(0, "stdout", "x" * 10_000, offset=number))
@@ -71,7 +69,7 @@ def test_what_decides_is_written_when_output_has_no_room(small: Path) -> None:
 
 @pytest.mark.lab
 def test_a_disk_that_others_fill_too_drops_events_and_raises_nothing(small: Path) -> None:
-    journal = Journal(small / JOURNAL)
+    journal = Journal(small / JOURNAL, reserved=MIB)
     fill(small / "others")  # all but the reserve
     journal.append(printed("x" * 10_000))
     fill(small / "others")  # and that
@@ -84,7 +82,7 @@ def test_a_disk_that_others_fill_too_drops_events_and_raises_nothing(small: Path
 
 def test_the_reserve_is_given_back_at_the_end(tmp_path: Path) -> None:
     journal = Journal(tmp_path / JOURNAL)
-    assert (tmp_path / RESERVE).stat().st_blocks * 512 >= journals.RESERVED
+    assert (tmp_path / RESERVE).stat().st_blocks * 512 >= RESERVED
     journal.close()
     assert not (tmp_path / RESERVE).exists()
 
@@ -92,7 +90,7 @@ def test_the_reserve_is_given_back_at_the_end(tmp_path: Path) -> None:
 def run(cluster: LocalCluster, disk: Path, end: str) -> tuple[str, int, str]:
     """Status, exit code and reason of a run that prints 4 MiB and then ends so."""
     cluster.journal.close()
-    cluster.journal = Journal(disk / JOURNAL)
+    cluster.journal = Journal(disk / JOURNAL, reserved=MIB)
     script = f"for i in $(seq 64); do head -c 65535 /dev/zero | tr '\\0' x; echo; done; {end}"
     verdict = cluster.execute(make_plan(nodes=1, commands=(script,)))
     assert lines_of(disk / JOURNAL)[-1]["reason"] == verdict.reason

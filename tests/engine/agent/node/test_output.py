@@ -12,7 +12,6 @@ import pytest
 
 from engine.agent.journal.redaction import Redaction
 from engine.agent.link.event_stream import EventStream
-from engine.agent.node import output
 from engine.agent.node.output import Log, pump
 from engine.contract.event import Event
 from engine.contract.worker_events import Output
@@ -35,13 +34,13 @@ class Kept(EventStream):
 
 
 class Pumped:
-    """A pipe whose other end is pumped into a log, by a thread as in the worker."""
+    """A pipe that a thread pumps into a log, as in the worker. No line is slow."""
 
-    def __init__(self, path: Path, secrets: tuple[str, ...] = ()) -> None:
+    def __init__(self, path: Path, secrets: tuple[str, ...] = (), partial_s: float = 3600) -> None:
         self.path, self.report = path, Kept()
         read, self._write = os.pipe()
         self._read, self._log = os.fdopen(read, "rb"), Log(path.parent, 0, self.report)
-        arguments = (self._read, "stdout", self._log, Redaction(secrets))
+        arguments = (self._read, "stdout", self._log, Redaction(secrets), partial_s)
         self._thread = threading.Thread(target=pump, args=arguments, daemon=True)
         self._thread.start()
 
@@ -67,8 +66,7 @@ class Pumped:
 
 
 @pytest.fixture
-def pumped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pumped]:
-    monkeypatch.setattr(output, "PARTIAL_S", 3600.0)  # no line is slow
+def pumped(tmp_path: Path) -> Iterator[Pumped]:
     yield Pumped(tmp_path / "rank-0.log")
 
 
@@ -89,7 +87,7 @@ def test_an_event_has_whole_lines_up_to_a_limit(pumped: Pumped, length: int) -> 
     assert len(events) <= max(2 * len(lines), 20)
 
 
-def test_a_log_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_goes_on_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "rank-0.log"
     path.write_text("before\n")
     pumped = Pumped(path)
@@ -108,10 +106,7 @@ def test_nothing_is_no_event(pumped: Pumped) -> None:
     assert pumped.end() == []
 
 
-def test_what_might_have_become_a_secret_comes_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output, "PARTIAL_S", 3600.0)
+def test_what_might_have_become_a_secret_comes_at_the_end(tmp_path: Path) -> None:
     pumped = Pumped(tmp_path / "rank-0.log", (TOKEN,))
     pumped.write(f"with {TOKEN}\nand {TOKEN[:-1]}")
     assert pumped.end() == [("with ***", True), (f"and {TOKEN[:-1]}", False)]
@@ -140,11 +135,8 @@ def test_a_long_line_comes_in_pieces(
     assert [end for _, end in told] == [False] * (len(told) - 1) + [ends]
 
 
-def test_a_line_without_its_end_is_shown_after_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output, "PARTIAL_S", 0.05)
-    pumped = Pumped(tmp_path / "rank-0.log")
+def test_a_line_without_its_end_is_shown_after_a_while(tmp_path: Path) -> None:
+    pumped = Pumped(tmp_path / "rank-0.log", partial_s=0.05)
     pumped.write("Continue? ")
     assert pumped.report.events.get(timeout=30).text == "Continue? "
     pumped.write("yes\n")
@@ -152,11 +144,8 @@ def test_a_line_without_its_end_is_shown_after_a_while(
     assert pumped.path.read_text() == "Continue? yes\n"
 
 
-def test_a_secret_whose_beginning_waits_is_not_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output, "PARTIAL_S", 0.05)
-    pumped = Pumped(tmp_path / "rank-0.log", (TOKEN,))
+def test_a_secret_whose_beginning_waits_is_not_shown(tmp_path: Path) -> None:
+    pumped = Pumped(tmp_path / "rank-0.log", (TOKEN,), 0.05)
     pumped.write(f"with {TOKEN[:5]}")
     assert pumped.report.events.get(timeout=30).text == "with "
     pumped.write(f"{TOKEN[5:]}\n")

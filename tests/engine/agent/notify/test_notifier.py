@@ -6,6 +6,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ import pytest
 
 from engine.agent.head.run_state import journal_events
 from engine.agent.journal.journal_file import JOURNAL
-from engine.agent.notify import lifetime, notifier
+from engine.agent.notify import lifetime
 from engine.agent.notify.notification import SOCKET_S
-from engine.agent.notify.notifier import Notifier
+from engine.agent.notify.notifier import Notifier, Tries
 from engine.contract.head_events import LeaseEnding, NotificationsEnded, Notified, RunFinished
 from engine.contract.plan import LaunchPlan
 from engine.contract.worker_events import NodeInterrupted
@@ -32,9 +33,7 @@ pytestmark = pytest.mark.slow
 NO_TIMER = Path("/nonexistent")
 
 
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifier, "PAUSES_S", (0.01, 0.01))
+TRIES = Tries(pauses_s=(0.01, 0.01))
 
 
 @pytest.fixture
@@ -47,17 +46,23 @@ def plan_for(target: dict[str, Any], **fields: Any) -> LaunchPlan:
     return make_plan(nodes=1, notify=(target,), **fields)
 
 
-def notifier_of(cluster: LocalCluster, plan: LaunchPlan, timer: Path, **secrets: str) -> Notifier:
+def notifier_of(
+    cluster: LocalCluster, plan: LaunchPlan, timer: Path, tries: Tries = TRIES, **secrets: str
+) -> Notifier:
     agent = cluster.folder / "agent.pyz"
     assert secret_names(plan.notify) == set(secrets)
-    return Notifier(plan, secrets, ["topsecret-job"], cluster.journal, agent, timer)
+    return Notifier(plan, secrets, ["topsecret-job"], cluster.journal, agent, timer, tries)
 
 
 async def execute(
-    cluster: LocalCluster, plan: LaunchPlan, timer: Path = NO_TIMER, **secrets: str
+    cluster: LocalCluster,
+    plan: LaunchPlan,
+    timer: Path = NO_TIMER,
+    tries: Tries = TRIES,
+    **secrets: str,
 ) -> float:
     """Run the plan to its end with notifications; return the seconds from the run's end on."""
-    notifications = notifier_of(cluster, plan, timer, **secrets)
+    notifications = notifier_of(cluster, plan, timer, tries, **secrets)
     supervisor = cluster.supervisor(plan, see=notifications.see)
     notifications.begin()
     await supervisor.run()
@@ -128,26 +133,20 @@ def test_one_that_fails_is_a_warning_without_the_secret(
     assert "hidden" not in (cluster.folder / JOURNAL).read_text()
 
 
-def test_a_server_without_an_answer_holds_nothing_up(
-    cluster: LocalCluster, hook: Hook, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(notifier, "END_S", 1.0)
+def test_a_server_without_an_answer_holds_nothing_up(cluster: LocalCluster, hook: Hook) -> None:
     hook.answers = [None, None, None, None]
     plan = plan_for({"webhook": {"secret": "HOOK"}, "on": ("start", "end")})
-    left = asyncio.run(execute(cluster, plan, HOOK=hook.url))
+    left = asyncio.run(execute(cluster, plan, tries=Tries(end_s=1.0), HOOK=hook.url))
     assert 0.9 < left < SOCKET_S, "less than one try"
     over = {"no answer; the run is over", f"no answer within {SOCKET_S:g} s; the run is over"}
     assert {error for _, _, error in notified(cluster)} <= over
     assert {event for event, _, _ in notified(cluster)} == {"start", "end"}
 
 
-def test_a_try_has_a_bound(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(notifier, "TRY_S", 1.5)
+def test_a_try_has_a_bound(cluster: LocalCluster, tmp_path: Path) -> None:
     command = f"echo $$ >> {tmp_path}/pids; exec sleep 1000"
     plan = plan_for({"command": command, "on": ("start",)})
-    asyncio.run(execute(cluster, plan))
+    asyncio.run(execute(cluster, plan, tries=replace(TRIES, try_s=1.5)))
     assert notified(cluster) == [("start", 3, "no end within 1.5 s")]
     pids = (tmp_path / "pids").read_text().split()
     assert len(pids) == 3
@@ -220,15 +219,16 @@ def test_the_end_of_the_lifetime(cluster: LocalCluster, hook: Hook, tmp_path: Pa
     assert line.at == lifetime.lifetime_end(timer)
 
 
-def test_the_lifetime_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lifetime_is_watched(tmp_path: Path) -> None:
     """It is reported once it is near, again when it changes, and not if it was before."""
-    monkeypatch.setattr(lifetime, "LOOK_S", 0.01)
     now = time.time()
     timer = tmp_path / "timer"
     reports: list[float] = []
 
     async def watch(reported: float | None, *ends: float) -> None:
-        watching = asyncio.ensure_future(lifetime.watch_lifetime(reports.append, reported, timer))
+        watching = asyncio.ensure_future(
+            lifetime.watch_lifetime(reports.append, reported, timer, 0.01)
+        )
         for end in ends:
             write_timer(timer, end)
             await asyncio.sleep(0.1)
@@ -244,17 +244,18 @@ def test_the_lifetime_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_end_is_reported_in_time_although_the_clock_is_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifetime, "LOOK_S", 0.01)
     now, wrong = time.time, [0.0]
     monkeypatch.setattr(time, "time", lambda: now() + wrong[0])
     timer = write_timer(tmp_path / "timer", time.time() + 6000)
     end = lifetime.lifetime_end(timer)
     assert end is not None
-    monkeypatch.setattr(lifetime, "NOTICE_S", end - time.time() - 0.5)
+    notice_s = end - time.time() - 0.5
 
     async def watch() -> float:
         reported: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        watching = asyncio.ensure_future(lifetime.watch_lifetime(reported.set_result, None, timer))
+        watching = asyncio.ensure_future(
+            lifetime.watch_lifetime(reported.set_result, None, timer, 0.01, notice_s)
+        )
         await asyncio.sleep(0)  # it has read the timer
         wrong[0] = -3600
         try:
