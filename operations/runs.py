@@ -23,7 +23,7 @@ from engine.record.run_errors import (
 )
 from engine.session import head, session
 from engine.session.container_images import pull
-from engine.session.following import OnEvent
+from engine.session.following import LIMITS, Limits, OnEvent
 from engine.session.session import Answer, OnInterrupt
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
@@ -273,6 +273,7 @@ def follow_journal(
     *,
     on_event: OnEvent,
     watcher: Watcher = LoggingWatcher(),
+    limits: Limits = LIMITS,
 ) -> None:
     """Follow the run on its cluster to its end, or until AWS says that its head is gone.
 
@@ -292,7 +293,7 @@ def follow_journal(
         watch(event)
         on_event(event)
 
-    asyncio.run(session.follow(record.run_id, inventory, here.state / "runs", see))
+    asyncio.run(session.follow(record.run_id, inventory, here.state / "runs", see, limits))
 
 
 def _first_event(here: ChosenTarget, record: RunRecord, inventory: Inventory) -> FirstEvent:

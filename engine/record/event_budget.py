@@ -34,7 +34,8 @@ EVIDENCE = Bound(1_000, 32 << 20)
 class EventBudget:
     """What the events of one run have used of their bounds so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, events: Bound = EVENTS, evidence: Bound = EVIDENCE) -> None:
+        self._most, self._most_evidence = events, evidence
         self._events, self._evidence = Bound(0, 0), Bound(0, 0)
         self.time = 0.0
         """The time of the last event."""
@@ -56,23 +57,24 @@ class EventBudget:
             return True  # the journal's own budget removes it
         if isinstance(event, Evidence):
             self._evidence = _sum(self._evidence, line)
-            if _is_over(self._evidence, EVIDENCE):
+            if _is_over(self._evidence, self._most_evidence):
                 return False
         self._events = _sum(self._events, line)
-        return not _is_over(self._events, EVENTS)
+        return not _is_over(self._events, self._most)
 
     def warning(self) -> OutputJudged | None:
         """Return the warning that events are left out; None if it was returned already."""
         if self._has_warned:
             return None
         self._has_warned = True
+        events, evidence = self._most, self._most_evidence
         return OutputJudged(
             time=self.time,
             rank=0,
             level="warning",
-            text=f"the head sent more than {EVENTS.size >> 20} MiB or {EVENTS.number:,} events in"
-            f" addition to output, or more than {EVIDENCE.size >> 20} MiB or"
-            f" {EVIDENCE.number:,} files of evidence: the rest is left out;"
+            text=f"the head sent more than {events.size >> 20} MiB or {events.number:,} events in"
+            f" addition to output, or more than {evidence.size >> 20} MiB or"
+            f" {evidence.number:,} files of evidence: the rest is left out;"
             " a job is root on the head: check what ran there",
         )
 

@@ -21,8 +21,8 @@ from engine.record.nccl_tests import TableCollector
 class KeptResults:
     """The results of one run; the same events a second time change nothing."""
 
-    def __init__(self, run_id: str) -> None:
-        self._run_id = run_id
+    def __init__(self, run_id: str, most_rows: int = MOST_ROWS) -> None:
+        self._run_id, self._most_rows = run_id, most_rows
         self._tables = TableCollector()
         self._rows: dict[int, int] = {}
         self._findings = 0
@@ -42,7 +42,7 @@ class KeptResults:
             rank = (event.rank or 0) if isinstance(event, ClockSet) else 0
             finding = KeptFinding(kind=event.kind, level="warning", rank=rank, text=event.text)
             self._keep(finding, history)
-        if self._size > MOST_ROWS:
+        if self._size > self._most_rows:
             return
         place = self._tables.feed(event)
         if place is not None and isinstance(event, TableRead):
@@ -55,8 +55,8 @@ class KeptResults:
         before = self._rows.get(place, -1)
         self._rows[place] = first + len(table.rows)
         self._size += self._rows[place] - before
-        if self._size > MOST_ROWS:
-            text = f"the run's tables have more than {MOST_ROWS:,} rows: the rest is not kept"
+        if self._size > self._most_rows:
+            text = f"the run's tables have more than {self._most_rows:,} rows: the rest is not kept"
             finding = KeptFinding(kind="output_judged", level="warning", rank=0, text=text)
             self._keep(finding, history)
 

@@ -64,23 +64,23 @@ def _question(run_id: str) -> str:
     )
 
 
-def _lines(file: gzip.GzipFile) -> Iterator[bytes]:
-    """Yield the lines; raise EOFError for more than LARGEST bytes, which no copy has."""
+def _lines(file: gzip.GzipFile, largest: int) -> Iterator[bytes]:
+    """Yield the lines; raise EOFError for more than `largest` bytes, which no copy has."""
     size = 0
     while line := file.readline(MOST):
         size += len(line)
-        if size > LARGEST:
-            raise EOFError(f"it has more than {LARGEST >> 20} MiB")
+        if size > largest:
+            raise EOFError(f"it has more than {largest >> 20} MiB")
         yield line
 
 
-def recorded_samples(runs: Path, run_id: str) -> Iterator[Sample]:
+def recorded_samples(runs: Path, run_id: str, largest: int = LARGEST) -> Iterator[Sample]:
     """Yield the samples of the copy; none without a copy. Raise RunError if it is damaged."""
     path = samples_path(runs, run_id)
     if not path.exists():
         return
     try:
         with gzip.open(path) as file:
-            yield from parse_samples(_lines(file))
+            yield from parse_samples(_lines(file, largest))
     except (OSError, EOFError, zlib.error) as error:
         raise RunError(f"{path} is damaged: {error}", "remove the file") from error

@@ -34,18 +34,18 @@ class Holder(Value):
     since: datetime | None = None
 
 
-async def find_holders(inventory: Inventory) -> tuple[Holder, ...]:
+async def find_holders(inventory: Inventory, ask_s: float = ASK_S) -> tuple[Holder, ...]:
     """Ask the head which runs are on the cluster; those that wait are in the order of the queue.
 
-    Raises NodeError if the head does not answer within ASK_S.
+    Raises NodeError if the head does not answer within `ask_s`.
     """
     head = inventory.nodes[0]
     where = f"{head.name} ({head.private_ip})"
     try:
-        async with asyncio.timeout(ASK_S), connect(inventory) as connections:
+        async with asyncio.timeout(ask_s), connect(inventory) as connections:
             done = await connections.run(head, _question())
     except TimeoutError:
-        raise NodeError(f"{where} did not answer within {ASK_S:.0f} s", "") from None
+        raise NodeError(f"{where} did not answer within {ask_s:.0f} s", "") from None
     if done.exit_status != 0:
         reason = done.complaint
         raise NodeError(f"{where} cannot report its runs: {reason}", "")

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from engine.contract.head_events import (
     RunStarted,
     SupervisorLost,
 )
+from engine.contract.table import MOST_ROWS
 from engine.contract.worker_events import NodeInterrupted
-from engine.record.event_budget import EventBudget
+from engine.record.event_budget import EVENTS, EVIDENCE, Bound, EventBudget
 from engine.record.events import FirstEvent, parse_event
 from engine.record.history import History
 from engine.record.journal_copy import JournalCopy, evidence_folder, recorded_events, write_evidence
@@ -33,12 +35,27 @@ from engine.session.head import CALL_S, Head
 
 OnEvent = Callable[[Event], None]
 
-RECONNECT_S = 300
-"""Seconds to retry a head that does not answer; the run goes on there meanwhile."""
-SILENT_S = 10.0
-"""Seconds without an answer of the head after which the caller hears of it."""
 INTERRUPTED_HEAD_S = 60
 """Seconds to retry a head after the time at which AWS announced to reclaim its spot instance."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a client that follows a run takes from its head, and how long it waits for it.
+
+    A head that does not answer is retried for `reconnect_s` seconds, while the run goes on there;
+    the caller hears of it after `silent_s`. The others are the most of the run's events, of its
+    files of evidence, and of the rows of its tables.
+    """
+
+    reconnect_s: float = 300
+    silent_s: float = 10.0
+    events: Bound = EVENTS
+    evidence: Bound = EVIDENCE
+    rows: int = MOST_ROWS
+
+
+LIMITS = Limits()
 
 
 class Following:
@@ -47,13 +64,15 @@ class Following:
     Where this user may not write, nothing is kept.
     """
 
-    def __init__(self, head: Head, run_id: str, runs: Path, on_event: OnEvent) -> None:
+    def __init__(
+        self, head: Head, run_id: str, runs: Path, on_event: OnEvent, limits: Limits = LIMITS
+    ) -> None:
         self._head, self._run_id, self._runs = head, run_id, runs
-        self._on_event = on_event
+        self._on_event, self._limits = on_event, limits
         self._head_rank: int | None = None  # stays None if the run does not use the head
         self._collector = ResultCollector()
-        self._results = KeptResults(run_id)
-        self._budget = EventBudget()
+        self._results = KeptResults(run_id, limits.rows)
+        self._budget = EventBudget(limits.events, limits.evidence)
         self._head_notice: NodeInterrupted | None = None
         self._on_stop = "keep"
         self._notifies = False
@@ -84,7 +103,7 @@ class Following:
                     heard, pause = time.monotonic(), 1.0
                 self._check_head_interruption(history)
                 self._report_silence(history, time.monotonic() - heard, error)
-                if time.monotonic() - heard > RECONNECT_S:
+                if time.monotonic() - heard > self._limits.reconnect_s:
                     raise NodeError(
                         f"the head does not answer: {error.message}",
                         f"if it works, the run goes on: try `gpuctl attach {self._run_id}` again",
@@ -93,8 +112,8 @@ class Following:
             pause = min(2 * pause, 15.0)
 
     def _report_silence(self, history: History, seconds: float, error: NodeError) -> None:
-        """Report a head that has not answered for SILENT_S; the caller may know that it is gone."""
-        if seconds < SILENT_S:
+        """Report a head that is silent for `silent_s`; the caller may know that it is gone."""
+        if seconds < self._limits.silent_s:
             return
         reason = error.message
         try:

@@ -16,7 +16,7 @@ from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.journal.rotating_file import open_piece, pieces
 from engine.agent.metrics.samples import RECORD
 from engine.plan.remote_paths import saved_folder
-from engine.record.event_budget import EVIDENCE
+from engine.record.event_budget import EVIDENCE, Bound
 from engine.record.history import History
 from engine.record.journal_copy import (
     OUTPUTS,
@@ -59,17 +59,24 @@ def fetch_saved(run_id: str, inventory: Inventory, runs: Path) -> tuple[str, ...
         raise RunError(f"{error.filename} cannot be written: {error.strerror}", "") from error
 
 
-def take_saved(saved: Path, run_id: str, runs: Path) -> tuple[str, ...] | None:
+def take_saved(
+    saved: Path,
+    run_id: str,
+    runs: Path,
+    most_samples: int = LARGEST,
+    most_evidence: Bound = EVIDENCE,
+) -> tuple[str, ...] | None:
     """Put the files into the run's folder; return what is missing, None without a journal.
 
-    A job was root on the nodes, so links are not taken for files, and a bound applies to each.
+    A job was root on the nodes, so links are not taken for files, and bounds apply: the bytes of
+    samples, unpacked, and the files of evidence.
     """
     for path in saved.rglob("*"):
         if path.is_symlink() and saved / OUTPUTS not in path.parents:
             path.unlink()
     if not (saved / JOURNAL).exists():
         return None
-    left_out = _move(saved, run_id, runs)
+    left_out = _move(saved, run_id, runs, most_samples, most_evidence)
     collector = ResultCollector()
     for event in recorded_events(runs, run_id):
         collector.see(event)
@@ -89,7 +96,9 @@ def _not_saved(path: Path) -> tuple[str, ...]:
         return tuple(file.read(_CHUNK).decode(errors="replace").splitlines())
 
 
-def _move(saved: Path, run_id: str, runs: Path) -> list[str]:
+def _move(
+    saved: Path, run_id: str, runs: Path, most_samples: int, most_evidence: Bound
+) -> list[str]:
     """Make the files those of this machine; the journal's first piece comes last.
 
     Return what is left out because it is over its bound, a line each.
@@ -99,15 +108,14 @@ def _move(saved: Path, run_id: str, runs: Path) -> list[str]:
     folder.mkdir(exist_ok=True, mode=0o700)
     for piece in pieces(folder / JOURNAL):
         piece.path.unlink()  # a part of it, from before the client ended
-    if not _pack_samples(saved, samples_path(runs, run_id)):
-        left_out.append(f"metrics: they have more than {LARGEST >> 20} MiB, or are damaged")
+    if not _pack_samples(saved, samples_path(runs, run_id), most_samples):
+        left_out.append(f"metrics: they have more than {most_samples >> 20} MiB, or are damaged")
     evidence = saved / evidence_folder(runs, run_id).name
     files = [path for path in evidence.rglob("*") if path.is_file()]
-    if len(files) > EVIDENCE.number or sum(path.stat().st_size for path in files) > EVIDENCE.size:
+    number, size = most_evidence
+    if len(files) > number or sum(path.stat().st_size for path in files) > size:
         shutil.rmtree(evidence)
-        left_out.append(
-            f"evidence: it has more than {EVIDENCE.number:,} files or {EVIDENCE.size >> 20} MiB"
-        )
+        left_out.append(f"evidence: it has more than {number:,} files or {size >> 20} MiB")
     for place in (outputs_folder(runs, run_id), evidence_folder(runs, run_id)):
         if (saved / place.name).is_dir() and not place.exists():
             (saved / place.name).rename(place)
@@ -116,12 +124,12 @@ def _move(saved: Path, run_id: str, runs: Path) -> list[str]:
     return left_out
 
 
-def _pack_samples(saved: Path, path: Path) -> bool:
+def _pack_samples(saved: Path, path: Path, most: int) -> bool:
     """Write the pieces' samples to the path; return whether all of them are there.
 
-    At most LARGEST bytes are unpacked: a small piece may have a thousand times its size.
+    At most `most` bytes are unpacked: a small piece may have a thousand times its size.
     """
-    left = LARGEST
+    left = most
     with gzip.open(path, "wb", compresslevel=6) as samples:
         for piece in pieces(saved / RECORD):
             try:

@@ -18,7 +18,7 @@ from engine.record.history import History
 from engine.record.result import RunResult
 from engine.record.run_context import setting
 from engine.record.run_errors import NOBODY_READS, Detached, KnownRun, RunGoesOn, RunLost
-from engine.session.following import Following, OnEvent
+from engine.session.following import LIMITS, Following, Limits, OnEvent
 from engine.session.head import CALL_S, ClusterBusy, Head
 from nodes.inventory import Inventory
 
@@ -38,6 +38,7 @@ async def run(
     on_event: OnEvent,
     secrets: Mapping[str, str] = MappingProxyType({}),
     on_interrupt: OnInterrupt = lambda: "stop",
+    limits: Limits = LIMITS,
 ) -> RunResult:
     """Run the plan to its end and return its result; record it in the folder `runs`.
 
@@ -48,7 +49,7 @@ async def run(
     and Detached, mean that the cluster must not be destroyed. Raises Interrupted when a run did not
     stop in time, and after `abort`.
     """
-    session = _Session(Head(inventory, plan.run_id), plan.run_id, runs, on_event)
+    session = _Session(Head(inventory, plan.run_id), plan.run_id, runs, on_event, limits)
 
     async def life() -> RunResult:
         await session.start(plan, secrets)
@@ -94,13 +95,15 @@ async def attach(
     return await session.accompany(known, session.follow(), on_interrupt)
 
 
-async def follow(run_id: str, inventory: Inventory, runs: Path, on_event: OnEvent) -> RunResult:
+async def follow(
+    run_id: str, inventory: Inventory, runs: Path, on_event: OnEvent, limits: Limits = LIMITS
+) -> RunResult:
     """Follow the run to its end and return its result.
 
     `on_event` gets every event from the run's beginning, recorded ones first. Cancellation does
     not stop the run.
     """
-    return await Following(Head(inventory, run_id), run_id, runs, on_event).follow()
+    return await Following(Head(inventory, run_id), run_id, runs, on_event, limits).follow()
 
 
 async def first_event(run_id: str, inventory: Inventory, runs: Path) -> FirstEvent:
@@ -144,10 +147,12 @@ async def stop(
 class _Session:
     """One client's connection to one run."""
 
-    def __init__(self, head: Head, run_id: str, runs: Path, on_event: OnEvent) -> None:
+    def __init__(
+        self, head: Head, run_id: str, runs: Path, on_event: OnEvent, limits: Limits = LIMITS
+    ) -> None:
         self.head = head
         self._run_id, self._runs = run_id, runs
-        self.follow = Following(head, run_id, runs, on_event).follow
+        self.follow = Following(head, run_id, runs, on_event, limits).follow
         self._started = asyncio.Event()
         if head.start_requested:  # by another client
             self._started.set()

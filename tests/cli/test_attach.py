@@ -28,15 +28,18 @@ from cli.render.detach_hint import show_detached
 from config.errors import InputError, NodeError, RunError
 from config.target import Target
 from engine.contract.codec import from_json, to_json
+from engine.contract.event import Event
 from engine.contract.head_events import RunStarted
 from engine.contract.plan import LaunchPlan
+from engine.contract.worker_events import Output as Printed
 from engine.record.history import History
 from engine.record.result import RunResult
-from engine.session import following, session
+from engine.session import session
+from engine.session.following import Limits
 from operations.chosen_target import ChosenTarget
 from operations.lost_head import power_off_hint
 from operations.past_run import late_outputs
-from operations.runs import _first_event
+from operations.runs import _first_event, follow_journal
 from operations.teardown import ending
 from provision.aws.account import Caller
 from provision.state import record
@@ -264,6 +267,7 @@ def test_logs_say_what_they_lack_while_a_run_goes_on_and_when_its_head_is_gone(
     detached: Callable[..., str],
     connections: LocalConnections,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     name = detached("echo first; while sleep 0.2; do echo more; done")
     with client("attach", name) as first:
@@ -276,19 +280,22 @@ def test_logs_say_what_they_lack_while_a_run_goes_on_and_when_its_head_is_gone(
         f"gpuctl: run {name} is not over, and its newest output may be missing:"
         f" `gpuctl logs {name} -f` fetches it\n"
     )
-    monkeypatch.setattr(following, "SILENT_S", 0)
     ends = iter(("", "is stopped: by a person"))
     monkeypatch.setattr("operations.aws_checks.instance_end", lambda *_: next(ends))
     monkeypatch.setattr("operations.aws_checks.caller", lambda _: Caller(ACCOUNT, "arn"))
     connections.cut_after, connections.stays_cut = 0, True
-    lost = gpuctl("logs", name, "-f", "--rank", "1")
     reason = "node0 was lost: its machine i-1 is stopped: by a person"
-    assert lost.stdout.startswith(kept.stdout)
-    silence, end = lost.stderr.splitlines()
-    silent = r"gpuctl: the head has not answered for \d+ s: node0: the connection was lost"
-    assert re.fullmatch(silent, silence)
-    assert end == f"gpuctl: the output of run {name} may be incomplete: {reason}"
-    assert str(lost.exception) == f"run {name}: {reason}; `gpuctl up` replaces it"
+    with History(cluster.runs) as history:
+        record, progress, limits = history.find(name), Output().progress(), Limits(silent_s=0)
+    seen: list[Event] = []
+    with pytest.raises(RunError) as lost:
+        follow_journal(
+            ChosenTarget(), record, on_event=seen.append, watcher=progress, limits=limits
+        )
+    assert str(lost.value) == f"run {name}: {reason}; `gpuctl up` replaces it"
+    silent = r"gpuctl: the head has not answered for \d+ s: node0: the connection was lost\n"
+    assert re.fullmatch(silent, capfd.readouterr().err)
+    assert "more" in [event.text for event in seen if isinstance(event, Printed)]
     connections.cut_after = None
     again = gpuctl("logs", name, "-f")
     assert again.stderr == f"gpuctl: the output of run {name} may be incomplete: {reason}\n"

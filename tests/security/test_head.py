@@ -24,14 +24,15 @@ from engine.contract.exit_status import BUSY
 from engine.contract.head_events import HeadUnreachable, OutputJudged
 from engine.contract.plan import RunOrder
 from engine.contract.worker_events import Output
-from engine.record import event_budget, kept_results, metrics_record
-from engine.record.event_budget import Bound
+from engine.record import metrics_record
+from engine.record.event_budget import Bound, EventBudget
 from engine.record.events import parse_event
 from engine.record.history import History
 from engine.record.journal_copy import evidence_folder, recorded_events, samples_path
 from engine.record.run_errors import RunLost
 from engine.session import session
 from engine.session.cluster_runs import drop_run, find_holders, move_run
+from engine.session.following import Limits
 from engine.session.head import Head, find_run
 from engine.session.plans_on_head import plans_of
 from nodes.answers import Completed
@@ -381,15 +382,12 @@ def test_a_node_that_answers_without_end_is_one_line(site: Site) -> None:
     assert str(endless.value) == "node0 (127.0.0.1) answered more than 16 MiB"
 
 
-def test_a_copy_of_metrics_without_end_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(metrics_record, "LARGEST", 3 << 20)
+def test_a_copy_of_metrics_without_end_is_one_line(tmp_path: Path) -> None:
     path = samples_path(tmp_path, "job-000001")
     path.parent.mkdir()
     path.write_bytes(gzip.compress(b"x" * (4 << 20)))
     with pytest.raises(RunError) as endless:
-        list(metrics_record.recorded_samples(tmp_path, "job-000001"))
+        list(metrics_record.recorded_samples(tmp_path, "job-000001", 3 << 20))
     assert str(endless.value) == f"{path} is damaged: it has more than 3 MiB; remove the file"
 
 
@@ -424,26 +422,23 @@ OTHERS = {
 }
 
 
-@pytest.fixture
-def bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_budget, "EVENTS", Bound(5, 1 << 10))
-    monkeypatch.setattr(event_budget, "EVIDENCE", Bound(3, 1 << 10))
+LIMITS = Limits(events=Bound(5, 1 << 10), evidence=Bound(3, 1 << 10))
 
 
-def followed(heads: Heads, runs: Path, *lines: str) -> list[Event]:
+def followed(heads: Heads, runs: Path, *lines: str, limits: Limits = LIMITS) -> list[Event]:
     """Return the events that a client sees of a head that sends these lines before the end."""
     heads.answers["demo"] = "".join((started(run_id="job-000001", name="job"), *lines, END))
     with History(runs) as history:
         history.begin(make_plan())
     seen: list[Event] = []
-    result = asyncio.run(session.follow("job-000001", HERE, runs, seen.append))
+    result = asyncio.run(session.follow("job-000001", HERE, runs, seen.append, limits))
     assert result.status == "done"
     return seen
 
 
 @pytest.mark.parametrize("case", OTHERS)
 def test_events_without_end_are_left_out_with_one_warning(
-    heads: Heads, tmp_path: Path, bounds: None, case: str
+    heads: Heads, tmp_path: Path, case: str
 ) -> None:
     seen = followed(heads, tmp_path, *([OTHERS[case]] * 5_000), SAID)
     kept = (tmp_path / "job-000001" / JOURNAL).read_bytes()
@@ -451,7 +446,8 @@ def test_events_without_end_are_left_out_with_one_warning(
     warnings = [one for one in seen if isinstance(one, OutputJudged) and one.text == WITHIN]
     assert len(warnings) == 1
     assert [type(one).__name__ for one in seen[-2:]] == ["Output", "RunFinished"]
-    assert list(recorded_events(tmp_path, "job-000001")) == seen, "a copy is read as it was seen"
+    copied = recorded_events(tmp_path, "job-000001", EventBudget(LIMITS.events, LIMITS.evidence))
+    assert list(copied) == seen, "a copy is read as it was seen"
     sent = heads.answers["demo"].encode().splitlines(keepends=True)
     offset = 0
     for line in kept.splitlines(keepends=True):
@@ -460,43 +456,38 @@ def test_events_without_end_are_left_out_with_one_warning(
 
 
 @pytest.mark.parametrize("line", [SAID, SAID.replace(": ", ":")])
-def test_output_alone_uses_no_budget_of_events(
-    heads: Heads, tmp_path: Path, bounds: None, line: str
-) -> None:
+def test_output_alone_uses_no_budget_of_events(heads: Heads, tmp_path: Path, line: str) -> None:
     seen = followed(heads, tmp_path, *([line] * 500))
     assert sum(isinstance(one, Output) for one in seen) == 500
     assert not any(isinstance(one, OutputJudged) for one in seen)
 
 
-def test_files_of_evidence_are_bounded(heads: Heads, tmp_path: Path, bounds: None) -> None:
+def test_files_of_evidence_are_bounded(heads: Heads, tmp_path: Path) -> None:
     seen = followed(heads, tmp_path, *map(evidence, range(400)))
     files = sorted(evidence_folder(tmp_path, "job-000001").rglob("*.txt"))
     assert [path.parent.name for path in files] == ["node0", "node1", "node2"]
     assert [one.text for one in seen if isinstance(one, OutputJudged)] == [WITHIN]
 
 
-def test_a_second_client_gets_no_second_budget(heads: Heads, tmp_path: Path, bounds: None) -> None:
+def test_a_second_client_gets_no_second_budget(heads: Heads, tmp_path: Path) -> None:
     with History(tmp_path) as history:
         history.begin(make_plan())
     lines = [started(run_id="job-000001", name="job"), *[OTHERS["an unknown kind"]] * 50]
     for _ in range(3):
         heads.answers["demo"] = "".join(lines)
         with pytest.raises(RunLost):  # its head sends no end
-            asyncio.run(session.follow("job-000001", HERE, tmp_path, lambda _: None))
+            asyncio.run(session.follow("job-000001", HERE, tmp_path, lambda _: None, LIMITS))
     assert (tmp_path / "job-000001" / JOURNAL).read_text().count("dance") == 4
 
 
-def test_findings_in_the_history_are_bounded(heads: Heads, tmp_path: Path, bounds: None) -> None:
+def test_findings_in_the_history_are_bounded(heads: Heads, tmp_path: Path) -> None:
     finding = event("output_judged", rank=0, level="warning", text="x")
     followed(heads, tmp_path, *([finding] * 500))
     with History(tmp_path) as history:
         assert [one.text for one in history.findings("job-000001")] == ["x"] * 4 + [WITHIN]
 
 
-def test_tables_in_the_history_are_bounded(
-    heads: Heads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kept_results, "MOST_ROWS", 20)
+def test_tables_in_the_history_are_bounded(heads: Heads, tmp_path: Path) -> None:
     facts = {"rank": 0, "collective": "all_reduce"}
     row = {
         **{"size": 8, "count": 2, "dtype": "float", "redop": "sum", "root": -1},
@@ -504,7 +495,7 @@ def test_tables_in_the_history_are_bounded(
     }
     nothing = {"case": 0, "first_rank": 0, "ranks": [], "first_row": 0, "ended_at": None}
     read = [event("table_read", table=n, facts=facts, rows=[row] * 2, **nothing) for n in range(50)]
-    followed(heads, tmp_path, *read)
+    followed(heads, tmp_path, *read, limits=Limits(rows=20))
     with History(tmp_path) as history:
         kept = history.tables("job-000001")
         findings = [one.text for one in history.findings("job-000001")]

@@ -18,7 +18,6 @@ from engine.record.journal_copy import (
     recorded_events,
     samples_path,
 )
-from engine.session import saved_run
 from engine.session.saved_run import take_saved
 from tests.engine.conftest import make_plan
 from tests.engine.record.test_history import FINISHED
@@ -102,14 +101,11 @@ def test_a_run_whose_journal_has_no_end_stays_lost(saved: Path, runs: Path) -> N
         assert history.find(RUN).is_lost
 
 
-def test_saved_metrics_are_unpacked_up_to_a_bound(
-    saved: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(saved_run, "LARGEST", 3 << 20)
+def test_saved_metrics_are_unpacked_up_to_a_bound(saved: Path, runs: Path) -> None:
     with gzip.open(saved / f"metrics-{6:015}.jsonl.gz", "wb") as file:
         file.write(b"x" * (64 << 20))
     missing = "metrics: they have more than 3 MiB, or are damaged"
-    assert take_saved(saved, RUN, runs) == (missing,)
+    assert take_saved(saved, RUN, runs, most_samples=3 << 20) == (missing,)
     with gzip.open(samples_path(runs, RUN)) as samples:
         assert len(samples.read()) == 3 << 20
 
@@ -129,9 +125,7 @@ def test_damaged_metrics_keep_no_run_from_its_result(
         assert history.find(RUN).status == "done"
 
 
-def test_saved_evidence_over_its_bound_is_left_out(
-    saved: Path, runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_saved_evidence_over_its_bound_is_left_out(saved: Path, runs: Path) -> None:
     folder = saved / "evidence/node1"
     folder.mkdir(parents=True)
     for number in range(4):
@@ -141,6 +135,6 @@ def test_saved_evidence_over_its_bound_is_left_out(
     assert take_saved(saved, RUN, runs) == ()
     assert len(list(evidence_folder(runs, RUN).rglob("*.txt"))) == 4
     shutil.rmtree(evidence_folder(runs, RUN))
-    monkeypatch.setattr(saved_run, "EVIDENCE", Bound(3, 1 << 20))
-    assert take_saved(again, RUN, runs) == ("evidence: it has more than 3 files or 1 MiB",)
+    left_out = take_saved(again, RUN, runs, most_evidence=Bound(3, 1 << 20))
+    assert left_out == ("evidence: it has more than 3 files or 1 MiB",)
     assert not evidence_folder(runs, RUN).exists()

@@ -36,9 +36,10 @@ from engine.record.history import History
 from engine.record.journal_copy import evidence_folder, recorded_events
 from engine.record.result import RunResult
 from engine.record.run_errors import RunGoesOn, RunLost
-from engine.session import following, session
+from engine.session import session
 from engine.session.bundle import agent_bundle, ship_agent
 from engine.session.cluster_runs import Holder, drop_run, find_holders, move_run, node_load
+from engine.session.following import Limits
 from engine.session.head import ClusterBusy
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
@@ -298,21 +299,20 @@ def test_trouble_of_the_clients_own_leaves_the_run_alone(
 
 
 def test_a_head_that_does_not_answer_for_long_leaves_the_run_alone(
-    connections: LocalConnections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    connections: LocalConnections, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(following, "RECONNECT_S", 0)
     connections.cut_after, connections.stays_cut = 1, True
     plan = job("sleep 1000")
     with pytest.raises(RunGoesOn, match="does not answer: node0: the connection was lost"):
-        asyncio.run(session.run(plan, INVENTORY, tmp_path, lambda _: None))
+        limits = Limits(reconnect_s=0)
+        asyncio.run(session.run(plan, INVENTORY, tmp_path, lambda _: None, limits=limits))
     connections.cut_after = None
     assert asyncio.run(session.stop(plan.run_id, INVENTORY, tmp_path)).status == "stopped"
 
 
 def test_a_run_is_lost_once_the_caller_knows_that_its_head_is_gone(
-    connections: LocalConnections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    connections: LocalConnections, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(following, "SILENT_S", 0)
     connections.cut_after, connections.stays_cut = 1, True
     plan = job("sleep 1000")
 
@@ -322,7 +322,7 @@ def test_a_run_is_lost_once_the_caller_knows_that_its_head_is_gone(
             raise RunLost.of(plan.run_id, "node0 was lost: its machine i-1 is stopped", "up")
 
     with pytest.raises(RunLost, match=f"run {plan.run_id}: node0 was lost: its machine i-1 is"):
-        asyncio.run(session.run(plan, INVENTORY, tmp_path, see))
+        asyncio.run(session.run(plan, INVENTORY, tmp_path, see, limits=Limits(silent_s=0)))
     with History(tmp_path) as history:
         run = history.find(plan.run_id)
     assert (run.status, run.exit_code) == ("failed", 125)
@@ -448,10 +448,9 @@ def test_a_head_that_does_not_say_who_holds_the_cluster_is_waited_for_some_secon
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr("engine.session.cluster_runs.ASK_S", 0.1)
     monkeypatch.setattr(connections, "run", hang)
     with pytest.raises(NodeError) as silent:
-        asyncio.run(find_holders(INVENTORY))
+        asyncio.run(find_holders(INVENTORY, 0.1))
     assert str(silent.value) == "node0 (127.0.0.10) did not answer within 0 s"
 
     async def lacking(node: Node, command: str) -> Completed:
