@@ -6,20 +6,21 @@ from pathlib import Path
 
 from config.errors import LabError
 
-SEARCH_PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
-"""The search path for commands, with root's folders, which `su` leaves out."""
 
-ENVIRONMENT = {
-    **{name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
-    "PATH": SEARCH_PATH,
-    "LC_ALL": "C.UTF-8",
-}
-"""The environment of the host's commands: their messages are in English.
+def search_path() -> str:
+    """Return the search path for commands, with root's folders, which `su` leaves out."""
+    return os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
 
-Some of them run an image's Python, so this process's settings of Python are left out. With
-PYTHONPYCACHEPREFIX, Debian's packages would put their compiled modules where no machine finds them,
-and each boot would compile cloud-init again.
-"""
+
+def environment() -> dict[str, str]:
+    """Return the environment of the host's commands: their messages are in English.
+
+    Some of them run an image's Python, so this process's settings of Python are left out. With
+    PYTHONPYCACHEPREFIX, Debian's packages would put their compiled modules where no machine finds
+    them, and each boot would compile cloud-init again.
+    """
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return {**own, "PATH": search_path(), "LC_ALL": "C.UTF-8"}
 
 
 def call(*argv: str | Path, stdin: str | None = None, hint: str = "") -> str:
@@ -31,7 +32,7 @@ def call(*argv: str | Path, stdin: str | None = None, hint: str = "") -> str:
             capture_output=True,
             text=True,
             check=False,
-            env=ENVIRONMENT,
+            env=environment(),
         )
     except OSError as error:
         raise LabError(
@@ -55,7 +56,7 @@ def succeeds(*argv: str | Path) -> bool:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         check=False,
-        env=ENVIRONMENT,
+        env=environment(),
     )
     return done.returncode == 0
 

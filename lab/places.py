@@ -19,16 +19,20 @@ DEFAULT = "default"
 """The name of the lab of `gpuctl --lab`."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,14}[a-z0-9])?")
-_NAMED_RUNTIMES = Path("/run/gpuctl-labs")
-_DISK = Path("/var/lib/gpuctl-lab")
-_NAMED_DISKS = _DISK / "labs"
+ROOT = Path("/")
+_RUNTIME, _NAMED_RUNTIMES = "run/gpuctl-lab", "run/gpuctl-labs"
+_DISK, _NAMED_DISKS = "var/lib/gpuctl-lab", "var/lib/gpuctl-lab/labs"
 
 
 @dataclass(frozen=True)
 class Places:
-    """The places of the lab `name`; InputError if the name is not valid."""
+    """The places of the lab `name` on the machine with this root folder.
+
+    InputError if the name is not valid.
+    """
 
     name: str
+    root: Path = ROOT
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -56,7 +60,7 @@ class Places:
     @property
     def runtime(self) -> Path:
         """The folder for data of the running lab: process ids, the network's former state."""
-        return Path("/run/gpuctl-lab") if self.is_default else _NAMED_RUNTIMES / self.name
+        return self.root / (_RUNTIME if self.is_default else f"{_NAMED_RUNTIMES}/{self.name}")
 
     @property
     def changing(self) -> Path:
@@ -96,7 +100,7 @@ class Places:
     @property
     def disk(self) -> Path:
         """The folder of `machines` and `file_systems`."""
-        return _DISK if self.is_default else _NAMED_DISKS / self.name
+        return self.root / (_DISK if self.is_default else f"{_NAMED_DISKS}/{self.name}")
 
     @property
     def machines(self) -> Path:
@@ -133,25 +137,26 @@ class Places:
         return "gpuctl-lab" if self.is_default else f"gpuctl-lab-{self.name}"
 
 
-def everywhere() -> tuple[Places, ...]:
+def everywhere(root: Path = ROOT) -> tuple[Places, ...]:
     """Return the default lab and all others that have a folder on this machine, by name."""
     with for_root_alone():
         names = {
             folder.name
-            for parent in (_NAMED_RUNTIMES, _NAMED_DISKS)
+            for parent in (root / _NAMED_RUNTIMES, root / _NAMED_DISKS)
             for folder in (parent.iterdir() if parent.is_dir() else ())
             if folder.is_dir() and _NAME.fullmatch(folder.name)
         }
-    return (Places(DEFAULT), *(Places(name) for name in sorted(names - {DEFAULT})))
+    return (Places(DEFAULT, root), *(Places(name, root) for name in sorted(names - {DEFAULT})))
 
 
-def make_private(folder: Path) -> None:
+def make_private(folder: Path, root: Path = ROOT) -> None:
     """Create the folder, and those of labs above it, for their owner alone.
 
     This also closes folders that exist and are open to others.
     """
+    tops = (root / _NAMED_RUNTIMES, root / _DISK)
     for each in (*reversed(folder.parents), folder):
-        if each == folder or any(each.is_relative_to(top) for top in (_NAMED_RUNTIMES, _DISK)):
+        if each == folder or any(map(each.is_relative_to, tops)):
             each.mkdir(mode=0o700, exist_ok=True)
             each.chmod(0o700)
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from config.errors import LabError
-from lab.host_commands import SEARCH_PATH
+from lab.host_commands import search_path
 from lab.machines import cgroups
 from lab.network import bridge
 
@@ -45,37 +45,73 @@ class Prerequisite:
     remedy: str
 
 
-def missing() -> tuple[Prerequisite, ...]:
-    """Return everything that prevents the lab from starting here, without changing anything."""
-    if sys.platform != "linux":
-        return (Prerequisite("Linux", f"this is {sys.platform}", "use the lab on a Linux machine"),)
-    return tuple(
-        (*_missing_rights(), *_missing_moto(), *_missing_tools(), *_missing_surroundings())
+@dataclass(frozen=True)
+class Host:
+    """What the lab needs to know of a machine.
+
+    `capabilities` are the bits of this process, `search_path` is that of commands, `keyring` the
+    file with Debian's keys, `resolvers` the nameservers that machines of the lab can ask.
+    """
+
+    platform: str
+    user: int
+    capabilities: int
+    has_moto: bool
+    search_path: str
+    keyring: Path
+    has_cgroups: bool
+    resolvers: tuple[str, ...]
+
+
+def this_host() -> Host:
+    """Return this machine."""
+    return Host(
+        platform=sys.platform,
+        user=os.geteuid(),
+        capabilities=_effective_capabilities(),
+        has_moto=find_spec("moto") is not None,
+        search_path=search_path(),
+        keyring=_KEYRING,
+        has_cgroups=bool(cgroups.hierarchies()),
+        resolvers=bridge.resolvers(),
     )
 
 
-def require(work: str) -> None:
+def missing(host: Host | None = None) -> tuple[Prerequisite, ...]:
+    """Return everything that prevents the lab from starting on the host, by default this one."""
+    platform = sys.platform if host is None else host.platform
+    if platform != "linux":
+        return (Prerequisite("Linux", f"this is {platform}", "use the lab on a Linux machine"),)
+    host = host or this_host()
+    return (
+        *_missing_rights(host),
+        *_missing_moto(host),
+        *_missing_tools(host),
+        *_missing_surroundings(host),
+    )
+
+
+def require(work: str, host: Host | None = None) -> None:
     """Raise LabError with all missing prerequisites; `work` names what they prevent."""
-    if lacking := missing():
+    if lacking := missing(host):
         problems = ", ".join(f"{item.name}: {item.problem}" for item in lacking)
         raise LabError(f"{work}: {problems}", "; ".join(item.remedy for item in lacking))
 
 
-def _missing_rights() -> Iterator[Prerequisite]:
-    if os.geteuid() != 0:
+def _missing_rights(host: Host) -> Iterator[Prerequisite]:
+    if host.user != 0:
         yield Prerequisite("root", "the lab boots machines, which takes root", "run it with sudo")
         return
-    mask = _effective_capabilities()
-    lacking = [name for name, bit in _CAPABILITIES.items() if not mask >> bit & 1]
+    lacking = [name for name, bit in _CAPABILITIES.items() if not host.capabilities >> bit & 1]
     if lacking:
         yield Prerequisite(
             "root", f"this root lacks {', '.join(lacking)}", "run it outside of the container"
         )
 
 
-def _missing_moto() -> Iterator[Prerequisite]:
+def _missing_moto(host: Host) -> Iterator[Prerequisite]:
     """Yield moto, the lab's API server, if gpuctl was installed without its extra `lab`."""
-    if find_spec("moto") is None:
+    if not host.has_moto:
         yield Prerequisite(
             "moto",
             "not installed",
@@ -83,15 +119,17 @@ def _missing_moto() -> Iterator[Prerequisite]:
         )
 
 
-def _missing_tools() -> Iterator[Prerequisite]:
+def _missing_tools(host: Host) -> Iterator[Prerequisite]:
     for tool, package in _TOOLS.items():
-        if shutil.which(tool, path=SEARCH_PATH) is None:
+        if shutil.which(tool, path=host.search_path) is None:
             yield Prerequisite(tool, "not found", f"apt-get install -y {package}")
-    if not _KEYRING.exists():
+    if not host.keyring.exists():
         yield Prerequisite(
-            "Debian's keys", f"{_KEYRING} not found", "apt-get install -y debian-archive-keyring"
+            "Debian's keys",
+            f"{host.keyring} not found",
+            "apt-get install -y debian-archive-keyring",
         )
-    version = _nspawn_version()
+    version = _nspawn_version(host.search_path)
     if version is not None and version < _OLDEST_NSPAWN:
         yield Prerequisite(
             "systemd-nspawn",
@@ -100,10 +138,10 @@ def _missing_tools() -> Iterator[Prerequisite]:
         )
 
 
-def _missing_surroundings() -> Iterator[Prerequisite]:
-    if not cgroups.hierarchies():
+def _missing_surroundings(host: Host) -> Iterator[Prerequisite]:
+    if not host.has_cgroups:
         yield Prerequisite("cgroups", "none is mounted", "mount -t cgroup2 cgroup2 /sys/fs/cgroup")
-    if not bridge.resolvers():
+    if not host.resolvers:
         yield Prerequisite(
             "DNS",
             "the resolver listens on this machine's loopback alone, where no other can ask it",
@@ -117,8 +155,8 @@ def _effective_capabilities() -> int:
     return int(match[1], 16) if match else 0
 
 
-def _nspawn_version() -> int | None:
-    nspawn = shutil.which("systemd-nspawn", path=SEARCH_PATH)
+def _nspawn_version(search_path: str) -> int | None:
+    nspawn = shutil.which("systemd-nspawn", path=search_path)
     if nspawn is None:
         return None
     done = subprocess.run([nspawn, "--version"], capture_output=True, text=True, check=False)

@@ -70,7 +70,7 @@ def record(places: Places) -> LabRecord | None:
 
 def hold_alive(places: Places) -> IO[str]:
     """Take the daemon's lock until the file is closed; LabError if another process has it."""
-    make_private(places.runtime)
+    make_private(places.runtime, places.root)
     lock = open_private(places.alive)
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,7 +87,7 @@ def changing(places: Places) -> Iterator[None]:
     """Take the lock for starting or stopping the lab; wait while another process holds it."""
     try:
         if not places.is_default:
-            make_private(places.changing.parent)
+            make_private(places.changing.parent, places.root)
         lock = open_private(places.changing)
     except OSError as error:
         raise LabError(

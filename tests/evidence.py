@@ -25,6 +25,8 @@ KEPT = 256 * 1024
 """Bytes of each file, its last ones."""
 
 MOST_FILES = 60
+LABS = Path(os.environ.get("GPUCTL_TEST_LABS", "/"))
+"""The root folder of the machine with the labs."""
 
 _printed: list[str] = []
 
@@ -73,7 +75,7 @@ def _collect(item: pytest.Item, folder: Path) -> str:
 
 def _sources(item: pytest.Item) -> Iterator[tuple[Path, str]]:
     """Files to keep, and their names there."""
-    for lab in everywhere():
+    for lab in everywhere(LABS):
         if lab.name.startswith("t-") and lab.name.endswith(f"-{WORKER}"):
             yield from _of_lab(lab)
     given = getattr(item, "funcargs", {})
@@ -105,5 +107,5 @@ def _copy(path: Path, to: Path) -> None:
 
 
 if __name__ == "__main__":
-    for source, kept_as in _of_lab(Places(sys.argv[1])):
+    for source, kept_as in _of_lab(Places(sys.argv[1], LABS)):
         _copy(source, Path(sys.argv[2]) / kept_as)

@@ -13,23 +13,23 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 
 TESTS = """
+import shutil
+
 import pytest
-from lab import places
-from tests.evidence import note
+from lab.places import Places
+from tests.evidence import LABS, note
 from tests.labs import lab_for
 
 
 @pytest.fixture
-def machine(tmp_path, monkeypatch):
-    monkeypatch.setattr(places, "_NAMED_RUNTIMES", tmp_path / "run")
-    monkeypatch.setattr(places, "_NAMED_DISKS", tmp_path / "disk")
-    lab = lab_for("e2e")
+def machine():
+    lab = Places(lab_for("e2e").name, LABS)
     (lab.machines / "i-0").mkdir(parents=True)
     lab.runtime.mkdir(parents=True)
     (lab.machines / "i-0/console").write_text("x" * 300_000 + "no such device")
     lab.log.write_text("i-0 did not boot")
     yield
-    (lab.machines / "i-0/console").unlink()
+    shutil.rmtree(LABS)
 
 
 def test_of_a_run(tmp_path, machine):
@@ -56,7 +56,7 @@ def suite(folder: Path, fails: bool) -> str:
             **{"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "COLUMNS": "200"},
             # Two that clean their common folder at once may fail by a warning.
             "PYTEST_DEBUG_TEMPROOT": str(folder),
-            "PYTEST_XDIST_WORKER": "inner",  # labs of other tests of this worker left their logs
+            "GPUCTL_TEST_LABS": str(folder / "machine"),
         },
         capture_output=True,
         text=True,

@@ -213,7 +213,8 @@ def _check_zone(launch: ResolvedLaunch) -> None:
 def _check_references(backend: Any, launch: ResolvedLaunch) -> None:
     if launch.placement_group:
         _check_strategy(backend.placement_group(launch.placement_group), launch.instance_type)
-    check_profile(backend.account_id, launch.parameters.get("IamInstanceProfile"))
+    profile = launch.parameters.get("IamInstanceProfile")
+    check_profile(backend.account_id, profile, backend.lab.profile_delay_s)
     key = launch.parameters.get("KeyName")
     if key and key not in backend.key_pairs:
         raise Refusal("InvalidKeyPair.NotFound", f"The key pair '{key}' does not exist")

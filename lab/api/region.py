@@ -76,6 +76,12 @@ class CapacityTable:
             ) from None
 
 
+PROFILE_DELAY_S = 1.0
+"""How long EC2 refuses a new instance profile. On AWS it is about ten seconds, says
+internal/service/ec2/ec2_instance.go of hashicorp/terraform-provider-aws (2026-11-23), whose
+provider repeats such a launch for two minutes."""
+
+
 @dataclass(frozen=True)
 class Lab:
     """The parts that a lab's regions share. Hold `lock` while reading or changing state."""
@@ -86,4 +92,5 @@ class Lab:
     addresses: PublicAddresses = field(
         default_factory=lambda: PublicAddresses(Slot(0).public_range)
     )
+    profile_delay_s: float = PROFILE_DELAY_S
     lock: RLock = field(default_factory=RLock)

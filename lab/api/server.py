@@ -46,7 +46,7 @@ from lab.api.file_systems import EfsBackend, FsxBackend
 from lab.api.lustre_repository import packages
 from lab.api.machines import Machines, NoMachines
 from lab.api.metadata import Metadata
-from lab.api.region import CapacityTable, Lab, PublicAddresses
+from lab.api.region import PROFILE_DELAY_S, CapacityTable, Lab, PublicAddresses
 from lab.api.responses import LabResponse
 from lab.api.role_sessions import key_of, session_of
 from lab.api.sessions import IamBackend
@@ -206,7 +206,8 @@ class ApiServer:
 
     It answers only requests that `key` signed. With `machines` None, instances have no machines
     (for tests of the API alone). `capacity` is the file of `lab.api.region.CapacityTable`,
-    `faults` that of `lab.fault_kinds`. Public addresses come from `public_range`.
+    `faults` that of `lab.fault_kinds`. Public addresses come from `public_range`. EC2
+    refuses an instance profile for the first `profile_delay_s`.
     """
 
     def __init__(
@@ -218,6 +219,7 @@ class ApiServer:
         *,
         faults: Path | None = None,
         public_range: IPv4Network = Slot(0).public_range,  # noqa: B008  (a constant)
+        profile_delay_s: float = PROFILE_DELAY_S,
     ) -> None:
         injected = Faults(faults)
         _new_world(
@@ -226,6 +228,7 @@ class ApiServer:
                 capacity=CapacityTable(capacity, injected),
                 faults=injected,
                 addresses=PublicAddresses(public_range),
+                profile_delay_s=profile_delay_s,
             )
         )
         self.metadata = Metadata(_instances)

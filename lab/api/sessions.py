@@ -32,10 +32,6 @@ from lab.authorization.policy import read_policy
 MANAGED_POLICY = "AmazonSSMManagedInstanceCore"
 DOCUMENT = "AWS-StartSSHSession"
 
-IAM_DELAY_S = 1.0
-"""How long EC2 refuses a new instance profile. On AWS it is about ten seconds, says
-internal/service/ec2/ec2_instance.go of hashicorp/terraform-provider-aws (2026-11-23), whose
-provider repeats such a launch for two minutes."""
 _NEEDED = (
     "ssm:UpdateInstanceInformation",
     "ssmmessages:CreateControlChannel",
@@ -114,10 +110,10 @@ def profile_of(account: str, wanted: dict[str, Any] | None) -> Any | None:
     return known[name]
 
 
-def check_profile(account: str, wanted: dict[str, Any] | None) -> None:
-    """Refuse a launch with an unknown profile, or with one that EC2 does not know yet."""
+def check_profile(account: str, wanted: dict[str, Any] | None, delay_s: float) -> None:
+    """Refuse a launch with an unknown profile, or with one that is younger than `delay_s`."""
     profile = profile_of(account, wanted)
-    if profile and (utcnow() - profile.create_date).total_seconds() < IAM_DELAY_S:
+    if profile and (utcnow() - profile.create_date).total_seconds() < delay_s:
         raise _unknown_profile(profile.name)
 
 

@@ -28,6 +28,9 @@ from lab.places import images, make_private
 
 Flavour = Literal["stock", "dlami", "frameworks"]
 
+Builder = Callable[[Path, str, Path | None, IO[str], Callable[[str], None]], None]
+"""Makes an image, as `build_image` does."""
+
 FLAVOURS: tuple[Flavour, ...] = get_args(Flavour)
 
 OF_THE_LAB: tuple[Flavour, ...] = ("dlami", "stock")
@@ -43,17 +46,17 @@ _TAKES = {
 }
 
 
-def ensure_image(flavour: Flavour, report: Reporter) -> Path:
+def ensure_image(flavour: Flavour, report: Reporter, build: Builder = build_image) -> Path:
     """Return the root file system of the flavour; make it when it is not in the cache.
 
     The folder exists only when the image is complete. The flavour that it is based on is made
-    first. Progress has stage `image` and the flavour as its subject. LabError when it cannot be
-    made. A build removes images of former recipes.
+    first, each by `build`. Progress has stage `image` and the flavour as its subject. LabError when
+    it cannot be made. A build removes images of former recipes.
     """
     path = image_path(flavour)
     if path.is_dir():
         return path
-    base = ensure_image(_BASE[flavour], report) if flavour in _BASE else None
+    base = ensure_image(_BASE[flavour], report, build) if flavour in _BASE else None
 
     def step(detail: str) -> None:
         report(Progress("image", flavour, "running", detail))
@@ -66,7 +69,7 @@ def ensure_image(flavour: Flavour, report: Reporter) -> Path:
         started = time.monotonic()
         report(Progress("image", flavour, "start", f"{_TAKES[flavour]}, kept for the next time"))
         try:
-            build_image(path, flavour, base, lock, step)
+            build(path, flavour, base, lock, step)
         except LabError:
             report(Progress("image", flavour, "failed"))
             raise

@@ -21,7 +21,7 @@ from typing import IO, NoReturn
 
 from config.command_text import command_text
 from config.errors import LabError
-from lab.host_commands import ENVIRONMENT, call, succeeds
+from lab.host_commands import call, environment, succeeds
 from lab.images import frameworks, image_recipes
 from lab.images.image_scratch import Build
 
@@ -52,20 +52,26 @@ _MAKE = {
 
 
 def build_image(
-    path: Path, flavour: str, base: Path | None, lock: IO[str], step: Callable[[str], None]
+    path: Path,
+    flavour: str,
+    base: Path | None,
+    lock: IO[str],
+    step: Callable[[str], None],
+    patience_s: float = PATIENCE_SECONDS,
 ) -> None:
     """Build the image at `path` in a process that ends with this one; LabError if it fails.
 
-    `base` is the image to start from. `lock` is the lock on the images.
+    `base` is the image to start from. `lock` is the lock on the images. Building may take
+    `patience_s`.
     """
-    argv = [*_COMMAND, str(PATIENCE_SECONDS), flavour, str(path), *([str(base)] if base else [])]
+    argv = [*_COMMAND, str(patience_s), flavour, str(path), *([str(base)] if base else [])]
     error = None
     with subprocess.Popen(
         argv,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, **ENVIRONMENT},  # this Python's settings included
+        env={**os.environ, **environment()},  # this Python's settings included
         cwd=Path(__file__).parents[2],  # where `lab` is found, installed or not
         pass_fds=(lock.fileno(),),
         start_new_session=True,  # Ctrl-C on the terminal ends this process, which closes the pipe

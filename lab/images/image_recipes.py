@@ -12,7 +12,7 @@ from typing import get_args
 
 from config.errors import LabError
 from config.run.collective import Collective
-from lab.host_commands import ENVIRONMENT, call
+from lab.host_commands import call, environment
 from lab.images import container_files, image_files
 from lab.images.image_scratch import INSTALL, NETWORK_HINT, Build, build_in_scratch
 
@@ -186,7 +186,7 @@ def _follow(build: Build, *argv: str) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        env={**ENVIRONMENT, "TMPDIR": str(build.scratch)},
+        env={**environment(), "TMPDIR": str(build.scratch)},
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.errors import LabError
-from lab.host_commands import SEARCH_PATH
+from lab.host_commands import search_path
 
 NETWORK_HINT = "check that this machine reaches its Debian mirror: `apt-get update`"
 
@@ -103,4 +103,4 @@ def _environment() -> dict[str, str]:
     """Return the host's settings for package indexes (proxies, pip's mirror), and no others."""
     names = ("http_proxy", "https_proxy", "no_proxy", "pip_index_url", "pip_extra_index_url")
     kept = {name: value for name, value in os.environ.items() if name.lower() in names}
-    return {**kept, "PATH": SEARCH_PATH, "HOME": "/root", "LC_ALL": "C.UTF-8"}
+    return {**kept, "PATH": search_path(), "HOME": "/root", "LC_ALL": "C.UTF-8"}

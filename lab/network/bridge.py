@@ -14,6 +14,7 @@ import ipaddress
 import json
 import os
 import socket
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
@@ -336,13 +337,13 @@ def clear(places: Places) -> None:
         found.down()
 
 
-def resolvers() -> tuple[str, ...]:
+def resolvers(files: Iterable[Path] = _RESOLVER_FILES) -> tuple[str, ...]:
     """The DNS servers that machines ask: the host's own, IPv4, in its order.
 
     Where the host asks a resolver on loopback, which is nobody else's, systemd-resolved's list of
     the servers behind it is taken. Empty when there is none that a machine can reach.
     """
-    for path in _RESOLVER_FILES:
+    for path in files:
         servers = _nameservers(path)
         if servers:
             return servers

@@ -13,12 +13,12 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from config.errors import LabError
-from lab.places import Places, everywhere, make_private, open_private
+from lab.places import ROOT, Places, everywhere, make_private, open_private
 
 EVERY_LAB = IPv4Network("198.18.0.0/15")
 """RFC 2544: set aside for tests, routed nowhere."""
 
-_LOCK = Path("/run/gpuctl-labs.lock")
+_LOCK = "run/gpuctl-labs.lock"
 _FIRST_PROTOCOL = 218
 _NAMED = 16
 """How many labs fit in addition to the default one."""
@@ -77,9 +77,9 @@ PROTOCOLS = tuple(Slot(number).route_protocol for number in range(_NAMED + 1))
 
 
 @contextmanager
-def exclusively() -> Iterator[None]:
+def exclusively(root: Path = ROOT) -> Iterator[None]:
     """Be the only process that changes what labs share."""
-    with open_private(_LOCK) as lock:
+    with open_private(root / _LOCK) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -96,17 +96,17 @@ def held(places: Places) -> Slot | None:
 
 def take(places: Places) -> Slot:
     """Return the lab's slot, a free one if it had none; LabError when all are taken."""
-    with exclusively():
+    with exclusively(places.root):
         if slot := held(places):
             return slot
-        taken = {slot.number for lab in everywhere() if (slot := held(lab))}
+        taken = {slot.number for lab in everywhere(places.root) if (slot := held(lab))}
         free = [number for number in range(1, _NAMED + 1) if number not in taken]
         if not free:
             raise LabError(
                 f"{_NAMED} labs besides the default one are on this machine, the most it takes",
                 "see `gpuctl lab status` and stop one: `gpuctl --lab-name NAME lab stop`",
             )
-        make_private(places.runtime)
+        make_private(places.runtime, places.root)
         partial = _file(places).with_suffix(f".{os.getpid()}")
         partial.write_text(str(free[0]))
         partial.replace(_file(places))
@@ -115,7 +115,7 @@ def take(places: Places) -> Slot:
 
 def release(places: Places) -> None:
     """Return the lab's slot; its network must be gone."""
-    with exclusively():
+    with exclusively(places.root):
         _file(places).unlink(missing_ok=True)
 
 

@@ -4,6 +4,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from botocore.exceptions import ClientError
@@ -23,6 +24,21 @@ hashicorp/terraform-provider-aws, internal/service/ec2/consts.go (2026-11-23).""
 IAM_PROPAGATION_S = 120.0
 """The longest time for which EC2 may not know a new instance profile or its role:
 `iamPropagationTimeout`, in the same file (2026-11-23)."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """The provider's times, in seconds: to create or delete, and for EC2 to know what is new.
+
+    Pauses between retries are `faster` times shorter than the real provider's: a minute is 0.3 s.
+    """
+
+    wait_s: float = WAIT_S
+    propagation_s: float = PROPAGATION_S
+    faster: float = 200.0
+
+
+TIMES = Times()
 
 limit_s: ContextVar[float] = ContextVar("limit_s", default=WAIT_S)
 """The time limit of the current call: WAIT_S, or what the program set (`custom_timeouts`)."""

@@ -23,9 +23,6 @@ DEFAULT_ATTEMPTS = 25
 
 LONGEST_S = 300.0
 
-FASTER = 200.0
-"""A minute of the real provider's pauses is 0.3 s here."""
-
 _PAUSE_S = 0.1
 
 IN_USE = frozenset({"DependencyViolation", "InvalidGroup.InUse"})
@@ -36,21 +33,24 @@ vpc_.go, vpc_subnet.go, vpc_security_group.go, vpc_internet_gateway.go, 2026-11-
 _STATUSES = frozenset({500, 502, 503, 504})
 
 
-def retry_handler(most_attempts: int) -> Callable[..., float | None]:
-    """Return a handler of botocore's `needs-retry` for at most so many tries of a request."""
+def retry_handler(most_attempts: int, faster: float) -> Callable[..., float | None]:
+    """Return a handler of botocore's `needs-retry` for at most so many tries of a request.
+
+    Its pauses are `faster` times shorter than the real provider's.
+    """
 
     def pause(*, attempts: int, response: Any, caught_exception: Any, **_: Any) -> float | None:
         if attempts >= most_attempts or not (caught_exception or _is_retried(response)):
             return None
         most = min(2.0 ** (attempts - 1), LONGEST_S)
-        return random.uniform(0, most) / FASTER  # noqa: S311  (no secret)
+        return random.uniform(0, most) / faster  # noqa: S311  (no secret)
 
     return pause
 
 
-def repeat_while_used(delete: Callable[[], None], seconds: float) -> None:
+def repeat_while_used(delete: Callable[[], None], seconds: float, faster: float) -> None:
     """Call `delete` until no other resource uses its target, for so many of AWS's seconds."""
-    end = time.monotonic() + seconds / FASTER
+    end = time.monotonic() + seconds / faster
     while True:
         try:
             return delete()

@@ -5,6 +5,7 @@ Source of the protocol: github.com/pulumi/pulumi, proto/pulumi/provider.proto at
 
 import json
 import secrets
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
@@ -23,9 +24,9 @@ from lab.provider.difference import Difference, differences
 from lab.provider.functions import NETWORK_INTERFACE, network_interface
 from lab.provider.further_requests import send_after_delete, send_of_delete, send_of_read
 from lab.provider.resource import (
-    PROPAGATION_S,
-    WAIT_S,
+    TIMES,
     Resource,
+    Times,
     code_of,
     is_gone,
     limit_s,
@@ -60,8 +61,8 @@ _KINDS = {
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
     """The `aws` provider for one endpoint; the region is that of the last configuration."""
 
-    def __init__(self, endpoint: str, faults: Path | None = None) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: str, faults: Path | None = None, times: Times = TIMES) -> None:
+        self._endpoint, self._times = endpoint, times
         self._faults = faults
         self._types: dict[str, Resource] = {}
         self._made: dict[tuple[Any, int], dict[str, Any]] = {}
@@ -111,7 +112,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         with self._making:
             found = self._made.get((region, attempts))
             if found is None:
-                found = self._made[region, attempts] = _clients(self._endpoint, region, attempts)
+                found = self._made[region, attempts] = _clients(
+                    self._endpoint, region, retry_handler(attempts, self._times.faster)
+                )
             return found
 
     def Invoke(self, request: Any, context: Any) -> Any:
@@ -166,7 +169,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         if request.preview:
             unknown = dict.fromkeys(kind.computed, UNKNOWN)
             return provider_pb2.CreateResponse(properties=to_struct({**unknown, **inputs}))
-        limit_s.set(request.timeout or WAIT_S)
+        limit_s.set(request.timeout or self._times.wait_s)
         try:
             resource_id = kind.create(inputs)
         except _FAILURES as error:
@@ -175,7 +178,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             wait(
                 lambda: kind.is_known(resource_id, inputs),
                 f"EC2 to know {kind.title} ({resource_id})",
-                PROPAGATION_S,
+                self._times.propagation_s,
             )
             kind.complete(resource_id, inputs)
             properties = self._read(kind, resource_id, inputs)
@@ -225,12 +228,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Delete(self, request: Any, context: Any) -> Any:
         """Delete the resource; succeed if it is gone already."""
         kind = self._type(request.urn, context)
-        limit_s.set(request.timeout or WAIT_S)
+        limit_s.set(request.timeout or self._times.wait_s)
         state = from_struct(request.properties)
         try:
             if self._has_fault(POLICY):
                 send_of_delete(kind, request.id)
-            repeat_while_used(lambda: kind.delete(request.id, state), kind.in_use_s)
+            repeat_while_used(
+                lambda: kind.delete(request.id, state), kind.in_use_s, self._times.faster
+            )
             if self._has_fault(POLICY):
                 send_after_delete(kind, request.id, state)
         except _FAILURES as error:
@@ -268,7 +273,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return tuple(resource for resource in found if resource.property not in ignored)
 
 
-def serve(endpoint: str, port: int = 0, faults: Path | None = None) -> tuple[grpc.Server, int]:
+def serve(
+    endpoint: str, port: int = 0, faults: Path | None = None, times: Times = TIMES
+) -> tuple[grpc.Server, int]:
     """Serve the provider on the port of loopback, 0 for any free one; return server and port.
 
     `faults` is the lab's table of faults; without it the provider has none.
@@ -281,19 +288,19 @@ def serve(endpoint: str, port: int = 0, faults: Path | None = None) -> tuple[grp
         # Launch templates with 32 interfaces for hundreds of nodes are far smaller than this.
         options=[("grpc.max_receive_message_length", 64 << 20)],
     )
-    provider_pb2_grpc.add_ResourceProviderServicer_to_server(Provider(endpoint, faults), server)
+    provider = Provider(endpoint, faults, times)
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server)
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     return server, port
 
 
-def _clients(endpoint: str, region: Any, attempts: int) -> dict[str, Any]:
+def _clients(endpoint: str, region: Any, retry: Callable[..., float | None]) -> dict[str, Any]:
     """Return a client for each service of the table of types, with the real provider's retries."""
     config = Config(
         max_pool_connections=_WORKERS,
         retries={"mode": "standard", "total_max_attempts": 1},  # retry_handler retries
     )
-    retry = retry_handler(attempts)
     clients: dict[str, Any] = {}
     for service in {kind.service for kind in TYPES.values()}:
         clients[service] = boto3.client(

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.api import sessions
 from provision.permissions.boundary import boundary_document
 from tests.infra.region import PUBLIC_KEY
 from tests.lab.world import World, world
@@ -35,8 +34,7 @@ def tagged(kind: str) -> Any:
 @pytest.fixture(scope="module")
 def answers() -> Iterator[dict[str, list[Any]]]:
     """The answers of all questions that gpuctl and the provider ask, about one of everything."""
-    with pytest.MonkeyPatch.context() as patch, world() as here:
-        patch.setattr(sessions, "IAM_DELAY_S", 0.0)  # EC2 knows a new profile at once
+    with world() as here:
         names = fill(here)
         yield {
             f"{service}.{operation}": [ask(here, service, operation, names, **given)]

@@ -8,7 +8,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from config.catalogue.session_manager import POLICY as NODES_POLICY
-from lab.api import sessions
 from tests.lab.world import World, refused, world
 
 POLICY = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
@@ -16,9 +15,8 @@ SSH: Any = {"DocumentName": "AWS-StartSSHSession", "Parameters": {"portNumber": 
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def here() -> Iterator[World]:
     """A region in which EC2 knows a new instance profile at once."""
-    monkeypatch.setattr(sessions, "IAM_DELAY_S", 0.0)
     with world() as made:
         yield made
 
@@ -72,19 +70,16 @@ def test_a_profile_that_does_not_exist_is_refused_at_the_launch(here: World) -> 
         here.run(IamInstanceProfile={"Name": "nobody"})
 
 
-def test_a_profile_made_just_now_is_refused_as_one_that_does_not_exist(
-    here: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sessions, "IAM_DELAY_S", 600.0)
-    made = profile(here, "new")
-    with refused(
-        "InvalidParameterValue",
-        "Value (new) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance"
-        " Profile name",
+def test_a_profile_made_just_now_is_refused_as_one_that_does_not_exist() -> None:
+    with (
+        world(profile_delay_s=600) as here,
+        refused(
+            "InvalidParameterValue",
+            "Value (new) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance"
+            " Profile name",
+        ),
     ):
-        here.run(**made)
-    monkeypatch.setattr(sessions, "IAM_DELAY_S", 0.0)
-    assert len(here.run(**made)) == 1
+        here.run(**profile(here, "new"))
 
 
 def test_no_other_document_and_no_other_policy_is_known(here: World) -> None:

@@ -1,5 +1,6 @@
+import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -11,33 +12,37 @@ from lab.images import image, image_files, image_recipes
 from lab.machines import user_namespaces
 
 
+def make(path: Path, *_: object) -> None:
+    """Make an image in no time."""
+    path.mkdir()
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache of its own, and a build that takes no time."""
+    """A cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     image.image_path.cache_clear()
-    monkeypatch.setattr(image, "build_image", lambda path, *_: path.mkdir())
     yield tmp_path / "gpuctl/lab"
     image.image_path.cache_clear()
 
 
 def test_an_image_is_built_once(cache: Path) -> None:
     seen: list[Progress] = []
-    path = image.ensure_image("stock", seen.append)
+    path = image.ensure_image("stock", seen.append, make)
     assert path.parent == cache
     assert path.name.startswith("stock-")
     assert [(p.stage, p.subject, p.state) for p in seen] == [
         ("image", "stock", "start"),
         ("image", "stock", "done"),
     ]
-    assert image.ensure_image("stock", seen.append) == path
+    assert image.ensure_image("stock", seen.append, make) == path
     assert len(seen) == 2
 
 
 def test_former_recipes_and_interrupted_builds_go(cache: Path) -> None:
     for name in ("stock-000000000000", "partial-stock-000000000000", "dlami-000000000000"):
         (cache / name).mkdir(parents=True)
-    path = image.ensure_image("stock", silent)
+    path = image.ensure_image("stock", silent, make)
     assert {p.name for p in cache.iterdir()} == {path.name, "dlami-000000000000", "lock"}
 
 
@@ -47,7 +52,7 @@ def test_the_former_image_of_a_machine_that_runs_stays(cache: Path) -> None:
     machine.mkdir()
     user_namespaces.mount_shifted(former, machine, 65536 * 9)
     try:
-        image.ensure_image("stock", silent)
+        image.ensure_image("stock", silent, make)
         assert former.exists()
     finally:
         subprocess.run(["umount", machine], check=True)
@@ -55,7 +60,7 @@ def test_the_former_image_of_a_machine_that_runs_stays(cache: Path) -> None:
 
 def test_an_image_is_made_after_the_one_that_it_is_based_on(cache: Path) -> None:
     seen: list[Progress] = []
-    image.ensure_image("frameworks", seen.append)
+    image.ensure_image("frameworks", seen.append, make)
     assert [(p.subject, p.detail) for p in seen if p.state == "start"] == [
         ("stock", "about a minute, kept for the next time"),
         ("dlami", "about a minute, kept for the next time"),
@@ -79,7 +84,7 @@ def test_one_process_at_a_time_makes_images_and_others_say_that_they_wait(cache:
 
     with ThreadPoolExecutor() as other:
         with image._alone():
-            made = other.submit(image.ensure_image, "stock", report)
+            made = other.submit(image.ensure_image, "stock", report, make)
             assert waits.wait(60)
             assert seen == ["waiting for another process that makes images"]
             image.image_path("stock").mkdir()  # which it has made meanwhile
@@ -87,31 +92,31 @@ def test_one_process_at_a_time_makes_images_and_others_say_that_they_wait(cache:
     assert len(seen) == 1
 
 
-def test_a_change_of_the_program_changes_both_images(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = image.image_path("stock"), image.image_path("dlami")
-    changed = tmp_path / "changed.c"
-    changed.write_text(image_recipes.SOURCE.read_text() + "/* */")
-    monkeypatch.setattr(image_recipes, "SOURCE", changed)
-    image.image_path.cache_clear()
-    assert image.image_path("stock") != before[0]
-    assert image.image_path("dlami") != before[1]
+def test_a_change_of_the_program_changes_both_images() -> None:
+    for flavour in image.OF_THE_LAB:
+        assert image_recipes.SOURCE.read_text() in image._recipe(flavour)
 
 
-def test_the_hosts_mirror_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Make apt-get and apt-config of the host a script."""
+
+    def write(script: str) -> None:
+        for name in ("apt-get", "apt-config"):
+            (tmp_path / name).write_text(f"#!/bin/bash\n{script}\n")
+            (tmp_path / name).chmod(0o755)
+
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return write
+
+
+def test_the_hosts_mirror_is_used(apt: Callable[[str], None], tmp_path: Path) -> None:
     listed = (
         "http://mirror.example/debian/ bookworm main\n"
         "https://download.docker.com/linux/debian/ bookworm stable\n"
         "http://apt.postgresql.org/pub/repos/apt/ bookworm-pgdg main\n"
     )
-    asked: list[str] = []
-
-    def apt(*argv: str) -> str:
-        asked.extend(argv)
-        return listed
-
-    monkeypatch.setattr(image_files, "_apt", apt)
+    apt(f"echo \"$@\" >> {tmp_path}/asked; cat <<'END'\n{listed}END")
     assert image_files._host_sources() == (
         "Types: deb\nURIs: http://mirror.example/debian/\nSuites: bookworm\nComponents: main\n"
         "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
@@ -120,20 +125,20 @@ def test_the_hosts_mirror_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
         "bookworm", "trixie"
     )
     # every command of the lab asks: reading all lists of packages would take half a second
-    assert "--option=Dir::State::lists=/dev/null" in asked
+    assert "--option=Dir::State::lists=/dev/null" in (tmp_path / "asked").read_text()
 
 
-def test_the_public_mirror_is_used_on_other_distributions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_files, "_apt", lambda *argv: "")
+def test_the_public_mirror_is_used_on_other_distributions(apt: Callable[[str], None]) -> None:
+    apt("exit 1")
     assert image_files._host_sources().count("URIs: http://deb.debian.org/") == 3
 
 
-def test_the_hosts_way_to_fetch_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hosts_way_to_fetch_is_used(apt: Callable[[str], None]) -> None:
     dumped = (
         'APT "";\nAcquire::cdrom "";\nAcquire::http::Proxy "http://192.0.2.1:3128";\n'
         'Acquire::Check-Valid-Until "false";\nDPkg::Post-Invoke:: "rm -rf";\n'
     )
-    monkeypatch.setattr(image_files, "_apt", lambda *argv: dumped)
+    apt(f"cat <<'END'\n{dumped}END")
     assert image_files._host_apt_settings() == (
         'Acquire::http::Proxy "http://192.0.2.1:3128";\nAcquire::Check-Valid-Until "false";\n'
     )

@@ -13,14 +13,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from config.errors import LabError
 from config.progress import Progress, silent
-from lab import host_commands, leftovers
-from lab.images import image, image_builder
+from lab import leftovers
+from lab.images import image
+from lab.images.image_builder import build_image
 from tests.labs import lab_for
 
 pytestmark = pytest.mark.lab
@@ -117,8 +119,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     path = f"{place.programs}:{os.environ['PATH']}"
     monkeypatch.setenv("XDG_CACHE_HOME", str(place.cache))
     monkeypatch.setenv("PATH", path)
-    variables = {**host_commands.ENVIRONMENT, "XDG_CACHE_HOME": str(place.cache), "PATH": path}
-    monkeypatch.setattr(image_builder, "ENVIRONMENT", variables)
     image.image_path.cache_clear()
     place.mmdebstrap(_BUSY)
     yield place
@@ -200,12 +200,9 @@ def test_what_a_killed_builder_left_is_cleared_by_lab_stop(place: Place, left: P
     assert place.files() == ["lock"]
 
 
-def test_a_build_that_takes_too_long_is_ended(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(image_builder, "PATIENCE_SECONDS", 3.0)
+def test_a_build_that_takes_too_long_is_ended(place: Place) -> None:
     with pytest.raises(LabError) as caught:
-        image.ensure_image("stock", silent)
+        image.ensure_image("stock", silent, partial(build_image, patience_s=3.0))
     assert str(caught.value) == (
         "the image stock was not ready after 3 s; see what its last step waits for; "
         "run the command again"

@@ -17,7 +17,7 @@ import pytest
 
 from config.errors import LabError
 from config.progress import Progress, silent
-from lab import leftovers, lifecycle, prerequisites, state
+from lab import leftovers, lifecycle, state
 from lab.places import DEFAULT, Places
 from tests.lab.host import NOBODY, connects_as
 from tests.lab.world import World, layout, refused
@@ -26,8 +26,7 @@ from tests.labs import KEY, lab_for
 HERE = """
 import json, pathlib, sys, time
 from lab import lifecycle, places, state
-places._NAMED_RUNTIMES = pathlib.Path(sys.argv[1])
-lab = places.Places("b")
+lab = places.Places("b", pathlib.Path(sys.argv[1]))
 """
 
 HOLDER = f"""{HERE}
@@ -38,11 +37,10 @@ time.sleep(60)
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+def places(tmp_path: Path) -> Places:
     """A lab in a folder of this test's own, as if its network were up; nobody need be root."""
-    monkeypatch.setattr("lab.places._NAMED_RUNTIMES", tmp_path)
-    found = Places("b")
-    found.runtime.mkdir()
+    found = Places("b", tmp_path)
+    found.runtime.mkdir(parents=True)
     (found.runtime / "slot").write_text("3")
     return found
 
@@ -51,19 +49,17 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     ("name", "command"),
     [(DEFAULT, "gpuctl lab start"), ("b", "gpuctl --lab-name b lab start")],
 )
-def test_a_lab_that_is_down_is_no_target(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, command: str
-) -> None:
-    monkeypatch.setattr(Places, "runtime", tmp_path)
+def test_a_lab_that_is_down_is_no_target(tmp_path: Path, name: str, command: str) -> None:
+    places = Places(name, tmp_path)
     with pytest.raises(LabError) as caught:
-        lifecycle.target(Places(name), "us-east-1")
+        lifecycle.target(places, "us-east-1")
     assert str(caught.value) == f"the lab is not running; start it with `{command}`"
-    assert lifecycle.status(Places(name)) == lifecycle.LabStatus(up=False, name=name)
+    assert lifecycle.status(places) == lifecycle.LabStatus(up=False, name=name)
 
 
 def test_a_record_counts_only_while_its_daemon_lives(places: Places) -> None:
     daemon = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(places.runtime.parent)],
+        [sys.executable, "-c", HOLDER, str(places.root)],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -93,7 +89,7 @@ except LabError as error:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace needs root")
 def test_a_daemon_outside_of_the_container_is_not_stopped(places: Places) -> None:
-    stopper = (sys.executable, "-c", STOPPER, str(places.runtime.parent))
+    stopper = (sys.executable, "-c", STOPPER, str(places.root))
     with state.hold_alive(places):
         answer = subprocess.run(
             ("unshare", "--pid", "--fork", "--mount-proc", *stopper),
@@ -109,7 +105,7 @@ def test_a_target_keeps_real_credentials_and_the_metadata_service_out(places: Pl
     with state.hold_alive(places):
         state.publish(state.LabRecord(1, "http://127.0.0.1:1", "127.0.0.1:2", "now", KEY), places)
         answer = subprocess.run(
-            [sys.executable, "-c", READER, str(places.runtime.parent)],
+            [sys.executable, "-c", READER, str(places.root)],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
     assert json.loads(answer.stdout) == {
@@ -129,22 +125,6 @@ target = lifecycle.target(lab, "us-east-1")
 names = ("environment", "caller_address", "provider_address", "vpcs_are_isolated")
 print(json.dumps({{name: getattr(target, name) for name in names}}, default=dict))
 """
-
-
-def test_what_is_missing_is_said_in_one_line(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lacking = (
-        prerequisites.Prerequisite("nft", "not found", "apt-get install -y nftables"),
-        prerequisites.Prerequisite("ip", "not found", "apt-get install -y iproute2"),
-    )
-    monkeypatch.setattr(prerequisites, "missing", lambda: lacking)
-    with pytest.raises(LabError) as caught:
-        lifecycle.start(places, silent)
-    assert str(caught.value) == (
-        "the lab cannot start: nft: not found, ip: not found;"
-        " apt-get install -y nftables; apt-get install -y iproute2"
-    )
 
 
 # With machines

@@ -38,18 +38,15 @@ def up() -> Iterator[LabNetwork]:
     made.down()
 
 
-def test_resolvers_are_those_that_others_can_ask(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stub, behind = tmp_path / "resolv.conf", tmp_path / "behind.conf"
-    monkeypatch.setattr(bridge, "_RESOLVER_FILES", (stub, behind))
-    assert bridge.resolvers() == ()
+def test_resolvers_are_those_that_others_can_ask(tmp_path: Path) -> None:
+    stub, behind = files = tmp_path / "resolv.conf", tmp_path / "behind.conf"
+    assert bridge.resolvers(files) == ()
     stub.write_text("search example.org\nnameserver 127.0.0.53\nnameserver ::1\n")
-    assert bridge.resolvers() == ()
+    assert bridge.resolvers(files) == ()
     behind.write_text("nameserver 192.0.2.53\nnameserver 2001:db8::53\nnameserver 192.0.2.54\n")
-    assert bridge.resolvers() == ("192.0.2.53", "192.0.2.54")
+    assert bridge.resolvers(files) == ("192.0.2.53", "192.0.2.54")
     stub.write_text("nameserver 203.0.113.53\n")
-    assert bridge.resolvers() == ("203.0.113.53",)
+    assert bridge.resolvers(files) == ("203.0.113.53",)
 
 
 @pytest.mark.lab

@@ -15,11 +15,10 @@ from lab.places import DEFAULT, Places
 
 
 @pytest.fixture
-def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def root(tmp_path: Path) -> Path:
     """A machine that no lab was ever on."""
-    monkeypatch.setattr(places, "_NAMED_RUNTIMES", tmp_path / "run")
-    monkeypatch.setattr(places, "_NAMED_DISKS", tmp_path / "disk")
-    monkeypatch.setattr(slots, "_LOCK", tmp_path / "lock")
+    (tmp_path / "run").mkdir()
+    return tmp_path
 
 
 def test_the_default_lab_has_the_places_that_it_always_had(
@@ -74,41 +73,36 @@ def test_a_name_that_no_lab_can_have(name: str) -> None:
     )
 
 
-@pytest.mark.usefixtures("labs")
-def test_a_slot_is_a_labs_own_until_it_is_released() -> None:
-    a, b = Places("a"), Places("b")
+def test_a_slot_is_a_labs_own_until_it_is_released(root: Path) -> None:
+    a, b, default = Places("a", root), Places("b", root), Places(DEFAULT, root)
     assert slots.held(a) is None
-    assert slots.held(Places(DEFAULT)) == slots.take(Places(DEFAULT)) == Slot(0)
+    assert slots.held(default) == slots.take(default) == Slot(0)
     assert (slots.take(a), slots.take(b), slots.take(a)) == (Slot(1), Slot(2), Slot(1))
     slots.release(a)
     assert slots.held(a) is None
-    assert slots.take(Places("c")) == Slot(1)
-    assert [lab.name for lab in places.everywhere()] == [DEFAULT, "a", "b", "c"]
+    assert slots.take(Places("c", root)) == Slot(1)
+    assert [lab.name for lab in places.everywhere(root)] == [DEFAULT, "a", "b", "c"]
 
 
-@pytest.mark.usefixtures("labs")
-def test_more_labs_than_addresses_are_refused() -> None:
+def test_more_labs_than_addresses_are_refused(root: Path) -> None:
     for number in range(16):
-        slots.take(Places(f"lab{number}"))
+        slots.take(Places(f"lab{number}", root))
     with pytest.raises(LabError) as caught:
-        slots.take(Places("more"))
+        slots.take(Places("more", root))
     assert str(caught.value) == (
         "16 labs besides the default one are on this machine, the most it takes;"
         " see `gpuctl lab status` and stop one: `gpuctl --lab-name NAME lab stop`"
     )
 
 
-def test_folders_of_labs_let_nobody_but_their_owner_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = tmp_path / "var" / "gpuctl-lab"
-    monkeypatch.setattr(places, "_DISK", disk)
+def test_folders_of_labs_let_nobody_but_their_owner_in(tmp_path: Path) -> None:
+    disk = tmp_path / "var" / "lib" / "gpuctl-lab"
     machine = disk / "labs" / "b" / "machines" / "i-1"
     machine.parent.mkdir(parents=True)
     for folder in (disk, machine.parent):
         folder.chmod(0o755)
     before = mode(disk.parent)
-    places.make_private(machine)
+    places.make_private(machine, tmp_path)
     ours = (disk, disk / "labs", disk / "labs" / "b", machine.parent, machine)
     assert [mode(folder) for folder in ours] == [0o700] * 5
     assert mode(disk.parent) == before
@@ -123,10 +117,9 @@ def test_nobody_else_can_hold_a_lock_of_labs(tmp_path: Path) -> None:
     assert mode(tmp_path / "new") == 0o600
 
 
-@pytest.mark.usefixtures("labs")
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user for a moment")
-def test_other_users_are_told_whose_labs_are() -> None:
-    lab = Places("b")
+def test_other_users_are_told_whose_labs_are(root: Path) -> None:
+    lab = Places("b", root)
     slots.take(lab)
     state.hold_alive(lab).close()
     os.seteuid(65534)
@@ -134,7 +127,7 @@ def test_other_users_are_told_whose_labs_are() -> None:
         with pytest.raises(LabError) as asked:
             state.record(lab)
         with pytest.raises(LabError) as listed:
-            places.everywhere()
+            places.everywhere(root)
     finally:
         os.seteuid(0)
     advice = "is closed to you; labs belong to root: run gpuctl as root"

@@ -20,9 +20,8 @@ from lab.api.backend import LabBackend
 from lab.api.errors import bad_value, in_use
 from lab.api.faults import failure
 from lab.api.server import ApiServer
-from lab.provider import retries
 from lab.provider.compute import PlacementGroup
-from lab.provider.resource import wait
+from lab.provider.resource import TIMES, Times, wait
 from lab.provider.server import serve
 from lab.provider.values import UNKNOWN, from_struct, to_struct
 from tests.labs import KEY
@@ -49,10 +48,15 @@ def api(faults: Path) -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def provider(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def times() -> Times:
+    return TIMES
+
+
+@pytest.fixture
+def provider(api: ApiServer, monkeypatch: pytest.MonkeyPatch, times: Times) -> Iterator[Any]:
     for name, value in KEY.environment.items():
         monkeypatch.setenv(name, value)
-    server, port = serve(api.url)
+    server, port = serve(api.url, times=times)
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = provider_pb2_grpc.ResourceProviderStub(channel)
         stub.Configure(provider_pb2.ConfigureRequest(args=to_struct({"region": "us-east-1"})))
@@ -165,10 +169,10 @@ def test_a_new_resource_is_used_only_when_ec2_knows_it(provider: Any, faults: Pa
     assert create(provider, TEMPLATE, template)[1]["latestVersion"] == 1
 
 
+@pytest.mark.parametrize("times", [Times(propagation_s=0)])
 def test_a_new_resource_that_ec2_does_not_know_in_time_fails_and_is_kept(
-    provider: Any, faults: Path, monkeypatch: pytest.MonkeyPatch
+    provider: Any, faults: Path
 ) -> None:
-    monkeypatch.setattr("lab.provider.server.PROPAGATION_S", 0.0)
     fault_table.write(faults, {"consistency": ["600"]})
     with pytest.raises(grpc.RpcError) as refused:
         create(provider, VPC, {"cidrBlock": "10.7.0.0/16"})
@@ -292,6 +296,7 @@ def test_the_process_ends_when_told_and_when_its_parent_lets_go(end: str) -> Non
         ({"maxRetries": "5"}, "InvalidParameterValue", 1),
     ],
 )
+@pytest.mark.parametrize("times", [Times(faster=1e9)])
 def test_what_the_real_provider_repeats_is_repeated_as_often(
     provider: Any,
     monkeypatch: pytest.MonkeyPatch,
@@ -306,7 +311,6 @@ def test_what_the_real_provider_repeats_is_repeated_as_often(
         raise failure(code)
 
     monkeypatch.setattr(LabBackend, "launch", refuse)
-    monkeypatch.setattr(retries, "FASTER", 1e9)
     arguments = to_struct({"region": "us-east-1", **configured})
     provider.Configure(provider_pb2.ConfigureRequest(args=arguments))
     with pytest.raises(grpc.RpcError) as caught:
@@ -358,10 +362,8 @@ def test_a_removal_is_repeated_while_another_resource_uses_the_target(
     assert (len(asked), read(provider, VPC, rid, state)) == (3, ("", {}))
 
 
-def test_a_removal_is_given_up_while_the_target_stays_in_use(
-    provider: Any, api: ApiServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retries, "FASTER", 1e9)
+@pytest.mark.parametrize("times", [Times(faster=1e9)])
+def test_a_removal_is_given_up_while_the_target_stays_in_use(provider: Any, api: ApiServer) -> None:
     rid, state = create(provider, VPC, {"cidrBlock": "10.7.0.0/16"})
     boto3_client(api).create_security_group(GroupName="g", Description="d", VpcId=rid)
     with pytest.raises(grpc.RpcError) as refused:
@@ -372,12 +374,12 @@ def test_a_removal_is_given_up_while_the_target_stays_in_use(
     )
 
 
+@pytest.mark.parametrize("times", [Times(wait_s=0.2)])
 @pytest.mark.parametrize(("asked", "shown"), [(0.0, "(0 s)"), (2.0, "(2 s)")])
 def test_a_creation_may_take_as_long_as_the_program_says(
     provider: Any, monkeypatch: pytest.MonkeyPatch, asked: float, shown: str
 ) -> None:
     """Without `custom_timeouts` the real provider's own limit applies: ten minutes."""
-    monkeypatch.setattr("lab.provider.server.WAIT_S", 0.2)
     monkeypatch.setattr(PlacementGroup, "create", lambda *_: "it")
     monkeypatch.setattr(PlacementGroup, "is_known", lambda *_: True)
     monkeypatch.setattr(PlacementGroup, "complete", lambda *_: wait(lambda: False, "it to run"))

@@ -96,9 +96,12 @@ class World:
 
 @contextmanager
 def world(
-    machines: Machines | None = None, capacity: Path | None = None, faults: Path | None = None
+    machines: Machines | None = None,
+    capacity: Path | None = None,
+    faults: Path | None = None,
+    profile_delay_s: float = 0.0,
 ) -> Iterator[World]:
-    with ApiServer(KEY, machines, capacity, faults=faults) as api:
+    with ApiServer(KEY, machines, capacity, faults=faults, profile_delay_s=profile_delay_s) as api:
         yield World(api.url)
 
 
