@@ -55,8 +55,10 @@ def stamp(folder: str, inventory: Message) -> str:
     return " ".join(map(str, parts))
 
 
-def dial(folder: str, inventory: Message) -> socket.socket:
+def dial(folder: str, inventory: Message, idle_s: float = IDLE_S) -> socket.socket:
     """Return a connection to the cluster's broker; start a broker if none answers.
+
+    The broker ends when nobody has used it for `idle_s`.
 
     Raises OSError if no broker can be started.
     """
@@ -69,7 +71,7 @@ def dial(folder: str, inventory: Message) -> socket.socket:
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # one starts a broker, others find it
         connection = _dial(folder, mark)
         if connection is None:
-            _start(folder, {"inventory": inventory, "stamp": mark, "idle_s": IDLE_S})
+            _start(folder, {"inventory": inventory, "stamp": mark, "idle_s": idle_s})
             connection = _dial(folder, mark)
     finally:
         os.close(descriptor)

@@ -16,20 +16,24 @@ from nodes.openssh import write_openssh_config
 from operations.watcher import Watcher
 
 _END_S = 5
-_LOOK_S = 1.0
-_AGAIN_S = 2.0
 _AGAIN_AT_MOST_S = 60.0
 _Tunnel = subprocess.Popen[bytes]
 
 
 @contextlib.contextmanager
 def forwarded(
-    ports: Sequence[str], inventory: Inventory, node: str, watcher: Watcher
+    ports: Sequence[str],
+    inventory: Inventory,
+    node: str,
+    watcher: Watcher,
+    look_s: float = 1.0,
+    again_s: float = 2.0,
 ) -> Iterator[None]:
     """Forward the ports to the node while the block runs; note where each of them is.
 
     A port that is taken on this machine gets a free one instead. Without the program `ssh` there
-    is a warning, and the run goes on without ports.
+    is a warning, and the run goes on without ports. An ssh that has ended is noticed within
+    `look_s` and replaced after `again_s`, which doubles while it ends again.
     """
     if not ports:
         yield
@@ -54,7 +58,7 @@ def forwarded(
     over = threading.Event()
     keeper = threading.Thread(
         target=_keep,
-        args=(tunnel, lambda: _tunnel(pairs, inventory, node), lost, over),
+        args=(tunnel, lambda: _tunnel(pairs, inventory, node), lost, over, look_s, again_s),
         daemon=True,
     )
     keeper.start()
@@ -70,19 +74,21 @@ def _keep(
     start: Callable[[], _Tunnel],
     lost: Callable[[int], None],
     over: threading.Event,
+    look_s: float,
+    again_s: float,
 ) -> None:
     """Replace the tunnel whenever it ends, and end it when `over` is set.
 
     `lost` is called once for an outage: for a tunnel that lived longer than the longest pause.
     """
-    pause, began = _AGAIN_S, time.monotonic()
+    pause, began = again_s, time.monotonic()
     is_new_outage = True
-    while not over.wait(_LOOK_S):
+    while not over.wait(look_s):
         status = tunnel.poll()
         if status is None:
             continue
         if time.monotonic() - began > _AGAIN_AT_MOST_S:
-            pause, is_new_outage = _AGAIN_S, True
+            pause, is_new_outage = again_s, True
         if is_new_outage:
             lost(status)
             is_new_outage = False

@@ -35,16 +35,16 @@ from provision.state.record import read
 Prepare = Callable[[Inventory, Collection[str]], list[str]]
 """Brings to new nodes what runs need; returns the runs that must learn the nodes' addresses."""
 
-FIRST_PAUSE_S = 1.0  # a recorded event of long ago is followed by the next attempt at once
 ASK_S = 15.0
-PAUSE_S = 10.0  # AWS takes seconds to minutes to report that a machine is gone
 
 
 class Healing:
     """Makes lost nodes again when an event says that the run waits for them.
 
     `prepare` brings to new nodes what runs need there (see `preparation`), and returns the runs
-    that must learn their addresses. `inventory` has the new nodes once they are ready.
+    that must learn their addresses. `inventory` has the new nodes once they are ready. Healing
+    begins after `first_pause_s`: a recorded event of long ago is followed by the next attempt at
+    once. It is retried every `pause_s`: AWS takes seconds to minutes to report a machine as gone.
     """
 
     def __init__(
@@ -54,7 +54,10 @@ class Healing:
         inventory: Inventory,
         watcher: Watcher,
         prepare: Prepare,
+        first_pause_s: float = 1.0,
+        pause_s: float = 10.0,
     ) -> None:
+        self._first_pause_s, self._pause_s = first_pause_s, pause_s
         self.inventory = inventory
         self._here, self._run_id, self._watcher, self._prepare = here, run_id, watcher, prepare
         self._over = threading.Event()
@@ -92,9 +95,9 @@ class Healing:
 
     def _heal(self, event: WaitingForNodes, over: threading.Event) -> None:
         """Try until the run goes on, or has the nodes."""
-        said, pause = "", FIRST_PAUSE_S
+        said, pause = "", self._first_pause_s
         while not over.wait(pause):
-            pause = PAUSE_S
+            pause = self._pause_s
             try:
                 if self._make_again(event.nodes):
                     return

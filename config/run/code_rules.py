@@ -23,8 +23,11 @@ MOST_FILES = 200_000
 """More files are a mistake, such as the folder of the whole system; to list them takes too long."""
 
 
-def code_mistakes(data: Data, folder: Path) -> Iterator[Mistake]:
-    """Yield the mistakes in a run's files; `folder` is that of the run file."""
+def code_mistakes(data: Data, folder: Path, most: int = MOST_FILES) -> Iterator[Mistake]:
+    """Yield the mistakes in a run's files, of which there may be `most`.
+
+    `folder` is that of the run file.
+    """
     if data.get("workdir") is not None and data.get("repo") is not None:
         message = "'workdir' and 'repo' both say what the working folder begins with"
         yield Mistake("E223", message, "remove one of them", ("repo",), on_key=True)
@@ -32,7 +35,7 @@ def code_mistakes(data: Data, folder: Path) -> Iterator[Mistake]:
     workdir = data.get("workdir")
     if isinstance(workdir, str):
         path = local_path(workdir, folder)
-        yield from _collect(found, ("workdir",), workdir, _folder_at(path))
+        yield from _collect(found, ("workdir",), workdir, _folder_at(path), most)
     for index, entry in enumerate(_texts(data.get("files"))):
         if isinstance(entry, str):
             at = ("files", index)
@@ -41,7 +44,7 @@ def code_mistakes(data: Data, folder: Path) -> Iterator[Mistake]:
                 yield Mistake("E241", f"'files[{index}]' is '{entry}', {wrong[0]}", wrong[1], at)
             else:
                 mapping = parse_mapping(entry)
-                yield from _collect(found, at, mapping.local, _mapped(mapping, folder))
+                yield from _collect(found, at, mapping.local, _mapped(mapping, folder), most)
     yield from _outputs(data)
     yield from _size(data, found)
     yield from _links(found, ("workdir",) if isinstance(workdir, str) else ("files",))
@@ -132,14 +135,18 @@ def _folder_at(path: Path) -> Iterator[Source]:
 
 
 def _collect(
-    found: list[Source], at: tuple[str | int, ...], written: str, sources: Iterator[Source]
+    found: list[Source],
+    at: tuple[str | int, ...],
+    written: str,
+    sources: Iterator[Source],
+    most: int,
 ) -> Iterator[Mistake]:
     """Add the sources to those that are found; yield a mistake if one of them cannot be read."""
     name = at[0] if len(at) == 1 else f"{at[0]}[{at[1]}]"
     try:
-        found += islice(sources, MOST_FILES + 1)
-        if len(found) > MOST_FILES:
-            message = f"'{name}' is '{written}', which has more than {MOST_FILES:,} files"
+        found += islice(sources, most + 1)
+        if len(found) > most:
+            message = f"'{name}' is '{written}', which has more than {most:,} files"
             yield Mistake("E243", message, "name what is not needed in .gpuctlignore", at)
     except (FileNotFoundError, ValueError):  # a NUL is in no path
         yield Mistake("E242", f"'{name}' is '{written}', which does not exist", _RELATIVE, at)

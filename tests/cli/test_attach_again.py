@@ -18,7 +18,6 @@ def test_attach_forwards_the_runs_ports_and_folds_equal_lines(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cli.render.lines.FOLD_S", 60.0)
     go, ssh = tmp_path / "go", tmp_path / "bin" / "ssh"
     name = detached(f"until test -e {go}; do sleep 0.1; done; echo equal", ports=["*:8888"])
     ssh.parent.mkdir()

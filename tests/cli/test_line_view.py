@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.output import Output as Out
-from cli.render import lines
 from cli.render.lines import FOLD_S, Folding, LineView, dropped_lines
 from engine.agent.journal.lines import Line
 from engine.contract.head_events import DroppedOutput, OutputDropped
@@ -81,9 +80,7 @@ def test_folded_lines_have_their_ranks_in_front(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "[0-2,9] NCCL ready\n[ 3] alone\n"
 
 
-def test_a_live_run_shows_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "FOLD_S", 0.01)
-
+def test_a_live_run_shows_what_waits() -> None:
     class Printed(Out):
         def say(self, text: str) -> None:
             said.set_result(text)

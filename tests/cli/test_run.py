@@ -138,10 +138,11 @@ def test_a_notification_that_fails_is_shown_where_the_run_is(
 
 
 def test_equal_lines_of_nodes_are_folded(
-    cluster: Target, gpuctl_run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+    cluster: Target, gpuctl_run: Callable[..., Result], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("cli.render.lines.FOLD_S", 60.0)  # however busy this machine is
-    commands = "commands: ['echo hello; echo rank $DSTACK_NODE_RANK']\n"
+    here = f"{tmp_path}/rank-"
+    both = f"touch {here}$DSTACK_NODE_RANK; until test -e {here}0 -a -e {here}1; do :; done"
+    commands = f"commands: ['{both}; echo hello; echo rank $DSTACK_NODE_RANK']\n"
     done = gpuctl_run(f"type: task\nname: job\nnodes: 2\n{commands}", "--fold", "--quiet")
     lines = done.stdout.splitlines()
     assert lines[0] == "[0-1] hello"

@@ -7,8 +7,8 @@ import pytest
 
 from config.errors import InvalidFiles
 from config.loading.load import check, load_run
-from config.run import code_rules
-from config.run.code_rules import outside_paths, run_sources
+from config.mistakes import Mistake
+from config.run.code_rules import code_mistakes, outside_paths, run_sources
 from config.run.run_file import Run
 from config.run.sources import folder_sources, leads_out
 
@@ -164,13 +164,15 @@ def test_urls_of_repositories(tmp_path: Path, url: str, is_good: bool) -> None:
     assert (complaints(tmp_path, f"repo: {{url: '{url}'}}\n") == []) is is_good
 
 
-def test_too_many_files_end_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code_rules, "MOST_FILES", 2)
-    write(tmp_path, a="", b="")
-    assert complaints(tmp_path, "workdir: .\n") == [
-        "run.yaml:4:10: E243 'workdir' is '.', which has more than 2 files; name what is not needed"
-        " in .gpuctlignore"
-    ]
+def test_too_many_files_end_the_search(tmp_path: Path) -> None:
+    write(tmp_path, a="", b="", c="")
+    (mistake,) = code_mistakes({"workdir": "."}, tmp_path, most=2)
+    assert mistake == Mistake(
+        "E243",
+        "'workdir' is '.', which has more than 2 files",
+        "name what is not needed in .gpuctlignore",
+        ("workdir",),
+    )
 
 
 def test_paths_outside_need_consent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

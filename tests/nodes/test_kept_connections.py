@@ -219,9 +219,10 @@ def test_other_nodes_are_another_brokers(site: Site) -> None:
     assert ask(swapped, "echo $SSH_CONNECTION").split()[3] == str(second.port)
 
 
-def test_a_broker_that_nobody_uses_ends(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dial, "IDLE_S", 0.1)
-    ask(site.inventory, "true")
+def test_a_broker_that_nobody_uses_ends(site: Site) -> None:
+    there = site.inventory
+    dial.dial(str(there.folder), there.model_dump(mode="json"), idle_s=0.1).close()
+    assert living(there)
     assert brokers(site.inventory) == []
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from cli.output import Output
 from nodes.inventory import Inventory
-from operations import forwarded_ports
 from operations.forwarded_ports import forwarded
 from tests.engine.conftest import make_inventory
 
@@ -75,12 +74,10 @@ def test_ports_are_forwarded_while_the_run_is_followed(
 def test_an_ssh_that_ends_is_replaced_with_a_warning(
     there: Inventory,
     ssh: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(forwarded_ports, "_LOOK_S", 0.01)
-    monkeypatch.setattr(forwarded_ports, "_AGAIN_S", 0.01)
-    with forwarded(("*:80", "*:81"), there, "node0", Output().progress()):
+    ports = ("*:80", "*:81")
+    with forwarded(ports, there, "node0", Output().progress(), look_s=0.01, again_s=0.01):
         words = said(ssh)
         for _ in range(2):
             os.kill(int(words[0]), signal.SIGTERM)

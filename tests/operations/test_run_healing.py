@@ -13,7 +13,6 @@ from config.errors import CloudError, InputError
 from engine.contract.head_events import AttemptStarted, RunNode, WaitingForNodes
 from engine.session.head import Head
 from nodes.inventory import Inventory
-from operations import run_healing
 from operations.run_healing import Healing
 from operations.teardown import removable
 from tests.engine.conftest import make_inventory
@@ -54,8 +53,7 @@ class Cloud:
             ),
         }.items():
             monkeypatch.setattr(name, value)
-        monkeypatch.setattr(run_healing, "FIRST_PAUSE_S", 0.01)
-        monkeypatch.setattr(run_healing, "PAUSE_S", 0.01)
+        self.first_pause_s = 0.01
 
     def _new_nodes(self, *_: object) -> dict[str, str]:
         return {} if self.is_gone else {"node1": "10.0.0.9"}
@@ -95,7 +93,8 @@ class Cloud:
             self.calls.append(("prepare", *names))
             return ["job-000001", "queued-000002"]
 
-        client = Healing(here, "job-000001", THERE, Output().progress(), prepare)
+        pauses = (self.first_pause_s, 0.01)
+        client = Healing(here, "job-000001", THERE, Output().progress(), prepare, *pauses)
         for event in events:
             client.see(event)
         for thread in client._threads:
@@ -154,7 +153,7 @@ def test_nothing_else_of_the_cluster_is_changed(
 
 def test_a_wait_that_is_over_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = Cloud(monkeypatch)
-    monkeypatch.setattr(run_healing, "FIRST_PAUSE_S", 60)
+    cloud.first_pause_s = 60
     cloud.heal(WAITS, AttemptStarted(time=0, number=2))
     assert cloud.calls == []
 
@@ -162,7 +161,9 @@ def test_a_wait_that_is_over_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_end_of_the_run_waits_for_what_is_being_made(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = Cloud(monkeypatch)
     here: Any = SimpleNamespace(cluster_target=lambda _: None)
-    client = Healing(here, "job-000001", THERE, Output().progress(), lambda *_: ["job-000001"])
+    client = Healing(
+        here, "job-000001", THERE, Output().progress(), lambda *_: ["job-000001"], 0.01
+    )
 
     async def run() -> Any:
         client.see(WAITS)
