@@ -24,11 +24,12 @@ _ANSWERS: "dict[str, Answer]" = {"s": "stop", "stop": "stop", "d": "detach", "de
 
 
 def on_interrupt(
-    choice: str, run_id: str, out: "Output", unattended: "Answer" = "stop"
+    choice: str, run_id: str, out: "Output", *, is_attached: bool = False
 ) -> "OnInterrupt":
     """Return what answers Ctrl-C, as `--on-interrupt` says it.
 
-    `unattended` is the answer to `ask` without a terminal. Raises InputError for another choice.
+    A client that has attached to the run (`is_attached`) stops it only after the answer `stop`.
+    Raises InputError for another choice.
     """
     if choice != "ask" and choice not in ("stop", "detach"):
         hint = "stop, detach and ask are allowed"
@@ -37,17 +38,20 @@ def on_interrupt(
     def answer() -> "Answer":
         if choice != "ask":
             return _ANSWERS[choice]
-        return _ask(run_id, out) if sys.stdin.isatty() else unattended
+        if sys.stdin.isatty():
+            return _ask(run_id, out, "detach" if is_attached else "abort")
+        return "detach" if is_attached else "stop"
 
     return answer
 
 
-def _ask(run_id: str, out: "Output") -> "Answer":
-    """Ask the person; Ctrl-C again aborts, and a closed terminal detaches.
+def _ask(run_id: str, out: "Output", again: "Answer") -> "Answer":
+    """Ask the person; Ctrl-C again is the answer `again`, and a closed terminal detaches.
 
     Nothing is printed meanwhile, because gpuctl reads no events while it waits for the answer.
     """
-    question = f"\n{run_id}: stop it, or detach and leave it running? Ctrl-C again aborts it"
+    means = "aborts it" if again == "abort" else "detaches"
+    question = f"\n{run_id}: stop it, or detach and leave it running? Ctrl-C again {means}"
     try:
         while True:
             line = out.ask(f"{question} [stop/detach]: ")
@@ -56,4 +60,4 @@ def _ask(run_id: str, out: "Output") -> "Answer":
             if answer := _ANSWERS.get(line.strip().lower()):
                 return answer
     except KeyboardInterrupt:
-        return "abort"
+        return again

@@ -37,8 +37,9 @@ def attach(
 
     It shows the run from its beginning, forwards its ports, fetches its outputs, removes the
     cluster if the run says so, and ends with the job's exit code. The run may be of another
-    machine, if this one has a record of its cluster. A run that is over is shown again. Without a
-    terminal Ctrl-C detaches.
+    machine, if this one has a record of its cluster. A run that is over is shown again. On a
+    terminal Ctrl-C asks whether to stop the run or to leave it alone; Ctrl-C again detaches, and
+    so does Ctrl-C without a terminal.
 
     $ gpuctl attach train
     $ gpuctl attach train-4f2a1c --since 10m
@@ -51,7 +52,7 @@ def attach(
     if record.is_over:
         raise typer.Exit(_show_again(here, record, out, begin, folds=folds))
     started = runs.find_started(here, record)
-    answer = answer_to(on_interrupt, record.run_id, out, unattended="detach")
+    answer = answer_to(on_interrupt, record.run_id, out, is_attached=True)
     view = render.RunView(started.run, out, started.inventory, folds)
     code = followed_run.follow_to_end(
         here,

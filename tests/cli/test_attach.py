@@ -422,6 +422,19 @@ def test_ctrl_c_again_aborts(cluster: Target, tmp_path: Path) -> None:  # noqa: 
     assert gpuctl("wait", "job").exit_code == 130
 
 
+def test_ctrl_c_twice_detaches_an_attached_client(detached: Callable[..., str]) -> None:
+    name = detached("echo up; sleep 1000")
+    with terminal() as (_, program), client("attach", name, stdin=program) as it:
+        it.read_until("[1] up")
+        it.interrupt()
+        question = f"{name}: stop it, or detach and leave it running? Ctrl-C again detaches"
+        it.read_until(f"{question} [stop/detach]: ")
+        it.interrupt()
+        assert it.end() == 130, it.text
+    assert f"Run {name} goes on on cluster demo without this client." in it.text
+    assert gpuctl("stop", name).exit_code == 0
+
+
 @pytest.mark.parametrize("options", [("--on-interrupt", "detach"), ()])
 def test_without_a_terminal_an_attached_client_detaches(
     detached: Callable[..., str], options: tuple[str, ...]
