@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from typing import Any
 
 from config.errors import GpuctlError
@@ -101,8 +102,19 @@ async def connect(inventory: Inventory) -> AsyncIterator[KeptConnections]:
 
 async def _dial(inventory: Inventory) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     folder, values = str(inventory.folder), inventory.model_dump(mode="json")
+    loop = asyncio.get_running_loop()
+    dialing = loop.run_in_executor(None, dial.dial, folder, values)
     try:
-        connection = await asyncio.to_thread(dial.dial, folder, values)
-        return await asyncio.open_unix_connection(sock=connection, limit=dial.LIMIT)
+        # The thread goes on after a cancellation: what it opens then has to be closed.
+        connection = await asyncio.shield(dialing)
+    except asyncio.CancelledError:
+        dialing.add_done_callback(_close)
+        raise
     except OSError as error:
         raise no_broker(folder, error) from error
+    return await asyncio.open_unix_connection(sock=connection, limit=dial.LIMIT)
+
+
+def _close(dialing: "asyncio.Future[socket.socket]") -> None:
+    with suppress(OSError):  # no broker answered
+        dialing.result().close()

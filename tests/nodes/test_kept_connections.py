@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -83,6 +84,28 @@ def test_input_output_and_exit_status_are_the_commands(site: Site) -> None:
         return ""
 
     use(site.inventory, action)
+
+
+def test_a_connection_that_a_cancelled_client_still_gets_is_closed(site: Site) -> None:
+    node = site.inventory.nodes[0]
+    path = site.inventory.folder / dial.SOCKET
+    with socket.socket(socket.AF_UNIX) as broker:
+        broker.bind(str(path))
+        broker.listen()
+
+        async def main() -> bytes:
+            loop = asyncio.get_running_loop()
+            async with connect(site.inventory) as connections:
+                running = asyncio.create_task(connections.run(node, "true"))
+                accepted, _ = await loop.run_in_executor(None, broker.accept)
+                with accepted:
+                    await loop.run_in_executor(None, accepted.recv, 1000)
+                    running.cancel()
+                    await asyncio.wait([running])
+                    accepted.sendall(b"ok\n")
+                    return await loop.run_in_executor(None, accepted.recv, 1)
+
+        assert asyncio.run(asyncio.wait_for(main(), 60)) == b""
 
 
 def test_each_node_answers_and_a_dead_one_is_unreachable(site: Site) -> None:
