@@ -56,6 +56,7 @@ _ENTRIES = {
     "results": _Entry("results", "results", _RUNS, "do/nccl-tests.md"),
     "report": _Entry("report", "report", _RUNS, "do/report.md"),
     "bisect": _Entry("bisect", "bisect", _RUNS, "do/bisect.md"),
+    "init": _Entry("init", "init", _FILES, "start/getting-started.md"),
     "validate": _Entry("validate", "validate", _FILES, "look-up/diagnostics.md"),
     "explain": _Entry("explain", "explain", _FILES, "look-up/diagnostics.md"),
     "templates": _Entry("templates", "templates", _FILES, "do/templates.md"),

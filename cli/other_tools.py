@@ -15,7 +15,6 @@ OTHERS = {
     **dict.fromkeys(("submit", "launch", "start", "sbatch", "srun"), _SUBMIT),
     **dict.fromkeys(("cancel", "kill", "scancel"), _STOP),
     **dict.fromkeys(("refresh", "diff"), "`gpuctl drift CLUSTER` shows what others have changed"),
-    "init": "nothing is initialized: begin with `gpuctl doctor`, then `gpuctl plan FILE`",
     "login": "gpuctl uses the AWS CLI's sign-in: `aws sso login`, then `gpuctl doctor`",
     "fleet": _LIST,
     "offer": "`gpuctl capacity TYPE` shows where a type is available, and its price",

@@ -19,11 +19,30 @@ _LISTED = 8
 """How many other types that fit the cluster file lists."""
 
 
+_LEASE = """\
+# The nodes power off by themselves after this time, also if nobody runs `gpuctl down`.
+lifetime:
+  max: 8h
+# More keys: `gpuctl explain cluster`.
+"""
+
+
 def cluster_file(proposal: "Proposal", path: "Path") -> str:
     """Return the proposed cluster file: the reasons as comments, then its fields."""
+    title = f"The cluster that {path} asks for, proposed by `gpuctl up --for`."
+    return _cluster_file(proposal, title)
+
+
+def first_cluster_file(proposal: "Proposal", path: "Path") -> str:
+    """Return a first cluster file for the run file at `path`: as the proposed one, with a lease."""
+    return _cluster_file(proposal, f"A cluster for {path}, by `gpuctl init`.") + _LEASE
+
+
+def _cluster_file(proposal: "Proposal", title: str) -> str:
     fields = proposal.cluster.model_dump(mode="json", exclude_unset=True)
-    comments = "".join(f"# {_one_line(text)}\n" for text in _comments(proposal, path))
-    return comments + yaml.safe_dump(fields, sort_keys=False)
+    comments = (title, cost(proposal), *_reasons(proposal))
+    text = "".join(f"# {_one_line(comment)}\n" for comment in comments)
+    return text + yaml.safe_dump(fields, sort_keys=False)
 
 
 def proposal_json(proposal: "Proposal") -> dict[str, Any]:
@@ -45,9 +64,7 @@ def _one_line(text: str) -> str:
     return shown(" ".join(text.split()), is_plain=True)
 
 
-def _comments(proposal: "Proposal", path: "Path") -> "Iterator[str]":
-    yield f"The cluster that {path} asks for, proposed by `gpuctl up --for`."
-    yield _cost(proposal)
+def _reasons(proposal: "Proposal") -> "Iterator[str]":
     chosen, *others = proposal.offers
     if not others:
         why = "is the only type that fits"
@@ -70,7 +87,8 @@ def _comments(proposal: "Proposal", path: "Path") -> "Iterator[str]":
         yield f"Warning: {warning}."
 
 
-def _cost(proposal: "Proposal") -> str:
+def cost(proposal: "Proposal") -> str:
+    """Return the line with what the proposed cluster costs an hour."""
     cluster, nodes = proposal.cluster, proposal.offers[0].nodes_usd_h
     source = f"gpuctl's list of {PRICES_DATE}, us-east-1"
     if nodes is None:

@@ -115,10 +115,15 @@ def _hiding(name: str, path: Path) -> Mistake:
     return Mistake("W203", message, "give yours another name if that is not meant", ("extends",))
 
 
+def own_template(name: str) -> Path:
+    """Return the path of gpuctl's template of this name, whatever the user has."""
+    return _OURS / f"{name}.yaml"
+
+
 def _path(name: str) -> Path:
     """Return the template's path, the user's before gpuctl's; the file may not exist."""
     users = users_folder() / f"{name}.yaml"
-    return users if users.is_file() else _OURS / f"{name}.yaml"
+    return users if users.is_file() else own_template(name)
 
 
 def _known() -> list[str]:

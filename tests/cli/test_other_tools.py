@@ -23,7 +23,6 @@ from tests.cli.test_command import gpuctl
             " run",
         ),
         ("list", "`gpuctl status` lists clusters, and `gpuctl ps` runs"),
-        ("init", "nothing is initialized: begin with `gpuctl doctor`, then `gpuctl plan FILE`"),
     ],
 )
 def test_a_word_of_another_tool_names_ours(word: str, ours: str, tmp_path: Path) -> None:

@@ -60,7 +60,10 @@ API: dict[str, tuple[Callable[..., Any], ...]] = {
 }
 """The commands, and what does the same in Python."""
 
-WITHOUT_API = {"ssm-proxy": "ssh calls it, no person and no program"}
+WITHOUT_API = {
+    "init": "it asks a person; gpuctl.propose returns the cluster that a run needs",
+    "ssm-proxy": "ssh calls it, no person and no program",
+}
 """The commands that have nothing in Python, and why."""
 
 RENAMED = {

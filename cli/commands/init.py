@@ -1,0 +1,103 @@
+"""`gpuctl init`: a first cluster file, and a first run file."""
+
+import sys
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.options import RuntimesOption, SetOption, chosen_target, output
+from cli.render import proposal as proposal_text
+from config.errors import InputError
+from config.loading import substitutions
+from operations import first_files
+
+if TYPE_CHECKING:
+    from cli.output import Output
+
+
+def init(
+    context: typer.Context,
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where the files are written.")
+    ] = Path(),
+    job: Annotated[
+        str | None,
+        typer.Option("--type", metavar="RUN", help="What to run, such as nccl-tests or torchrun."),
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option(metavar="GPU", help="The GPUs (H100), or an instance type.")
+    ] = None,
+    for_: Annotated[
+        Path | None,
+        typer.Option("--for", metavar="RUN_FILE", help="Only a cluster file, for this run file."),
+    ] = None,
+    set_: SetOption = None,
+    runtimes: RuntimesOption = None,
+) -> None:
+    """Write a first cluster file and a first run file.
+
+    On a terminal it asks what to run, on which GPUs and in which region, unless options say so.
+    The run works as it is; put your commands into it later. Nothing is created on AWS.
+
+    $ gpuctl init
+    $ gpuctl init first --type nccl-tests --gpu H100 --region us-east-1
+    $ gpuctl init --for train.yaml
+    """
+    here, out = chosen_target(context), output(context)
+    cluster_file, run_file = folder / first_files.CLUSTER_FILE, folder / first_files.RUN_FILE
+    if for_ is not None:
+        if job or gpu:
+            raise InputError(
+                "--for names the run: --type and --gpu would describe another one", "leave them out"
+            )
+        given = substitutions.Substitutions(tuple(set_ or ()), runtimes)
+        files = first_files.for_run_file(here, for_, substitutions=given, warn=out.complain)
+        run_file = for_
+    else:
+        job = job or _ask("What to run?", "--type", out, first_files.JOBS)
+        gpu = gpu or _ask("Which GPUs?", "--gpu", out, first_files.gpu_models(), "H100")
+        region = here.region or _region(here.default_region, out)
+        files = first_files.first_files(replace(here, region=region), job, gpu)
+    texts = {first_files.CLUSTER_FILE: proposal_text.first_cluster_file(files.cluster, run_file)}
+    if files.run:
+        texts[first_files.RUN_FILE] = files.run
+    written = first_files.write_files(folder, texts)
+    document = {
+        "files": [str(path) for path in written],
+        **proposal_text.proposal_json(files.cluster),
+    }
+    out.show(
+        document,
+        (
+            *(f"{path} is written" for path in written),
+            proposal_text.cost(files.cluster),
+            "Rehearse on this machine, for nothing:",
+            "  gpuctl lab start",
+            f"  gpuctl --lab up {quote(str(cluster_file))}",
+            f"  gpuctl --lab run {quote(str(run_file))}",
+            "See what AWS would create, and its cost:",
+            f"  gpuctl plan {quote(str(cluster_file))}",
+        ),
+    )
+
+
+def _region(default: str | None, out: "Output") -> str | None:
+    """Return the region for the cluster file; None leaves it to the user's settings."""
+    if not sys.stdin.isatty():
+        return default
+    return _ask("Which region?", "--region", out, (), default or "us-east-1")
+
+
+def _ask(
+    question: str, option: str, out: "Output", choices: Collection[str], default: str = ""
+) -> str:
+    """Return the person's answer; the first choice or `default` for an empty line."""
+    if not sys.stdin.isatty():
+        raise InputError(f"there is no terminal to ask on: {question}", f"add {option}")
+    default = default or next(iter(choices))
+    listed = f" {', '.join(choices)}" if choices else ""
+    return out.ask(f"{question}{listed} [{default}]: ").strip() or default

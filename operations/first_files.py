@@ -1,0 +1,87 @@
+"""A person's first two files: a cluster file for some GPUs, and a run file that works as it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.catalogue.instance_types import catalogue, is_instance_type
+from config.errors import InputError
+from config.loading import templates
+from config.loading.load import Warn, ignore, load_run
+from config.loading.substitutions import NO_SUBSTITUTIONS, Substitutions
+from config.run.requirements import Requires
+from config.yaml.hints import names_hint
+from engine.plan import proposal as engine_proposal
+from operations import proposal
+from operations.chosen_target import ChosenTarget
+from operations.proposal import Proposal
+
+JOBS = ("nccl-tests", "torchrun", "mpi", "ray", "deepspeed", "horovod", "ps-worker", "hello")
+"""The templates that a first run file can be, the most frequent first."""
+
+CLUSTER_FILE, RUN_FILE = "cluster.yaml", "run.yaml"
+
+
+@dataclass(frozen=True)
+class FirstFiles:
+    """The cluster for a first run, and the text of the run's file; empty for a file that exists."""
+
+    cluster: Proposal
+    run: str = ""
+
+
+def gpu_models() -> tuple[str, ...]:
+    """Return the GPUs that gpuctl knows, sorted by name."""
+    return tuple(sorted({entry.gpu.model for entry in catalogue().values() if entry.gpu.count}))
+
+
+def first_files(here: ChosenTarget, job: str, gpu: str) -> FirstFiles:
+    """Return a cluster with `gpu` and a run file for `job`, one of JOBS.
+
+    `gpu` is a GPU's model (H100) or an instance type (p5.48xlarge); of all types with that GPU the
+    cheapest is taken. Raises InputError for an unknown job or GPU.
+    """
+    if job not in JOBS:
+        raise InputError(f"there is no first run '{job}'", names_hint(job, list(JOBS)))
+    file = templates.own_template(job)
+    run = load_run(file).model_copy(update={"requires": _requires(gpu)})
+    proposed = engine_proposal.propose(run, here.region)
+    return FirstFiles(proposed, file.read_text(encoding="utf-8"))
+
+
+def for_run_file(
+    here: ChosenTarget,
+    run_file: Path,
+    *,
+    substitutions: Substitutions = NO_SUBSTITUTIONS,
+    warn: Warn = ignore,
+) -> FirstFiles:
+    """Return the cluster that a run file or manifest asks for; InputError if it names no type."""
+    return FirstFiles(proposal.propose(here, run_file, substitutions=substitutions, warn=warn))
+
+
+def write_files(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
+    """Write the files into the folder and return their paths; InputError if one exists already."""
+    paths = {folder / name: text for name, text in texts.items()}
+    for path in paths:
+        if path.exists():
+            hint = "name another folder: `gpuctl init FOLDER`"
+            raise InputError(f"{path} exists, and init overwrites nothing", hint)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in paths.items():
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        reason = f"{folder} cannot be written: {error.strerror}"
+        raise InputError(reason, "name a folder of yours") from error
+    return tuple(paths)
+
+
+def _requires(gpu: str) -> Requires:
+    if is_instance_type(gpu):
+        return Requires(instance_types=(gpu,))
+    models = {model.lower(): model for model in gpu_models()}
+    if gpu.lower() not in models:
+        hint = names_hint(gpu, sorted(models.values()))
+        raise InputError(f"no instance type has the GPU '{gpu}'", hint)
+    return Requires(gpu=(models[gpu.lower()],))
