@@ -20,7 +20,7 @@ from tests.engine.conftest import make_plan
 from tests.engine.session.test_session import connections  # noqa: F401
 from tests.small_disks import read_only
 
-pytestmark = pytest.mark.lab  # it mounts
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]  # it mounts
 
 RUN = make_plan().run_id
 

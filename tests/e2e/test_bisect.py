@@ -13,7 +13,7 @@ from tests.cli.chromium import open_page
 from tests.cli.test_report import figures
 from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.conftest import ZONES, Gpuctl, cluster_file
 
-pytestmark = [pytest.mark.lab, pytest.mark.engine]
+pytestmark = [pytest.mark.lab, pytest.mark.engine, pytest.mark.thorough]
 
 
 def test_room_for_three_of_four_launches_nothing_and_says_so(

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.conftest import Gpuctl, cluster_file
 from tests.e2e.region import what_bills
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 Tell = Callable[..., str]
 

@@ -14,7 +14,7 @@ from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, lease_end, read_unt
 from tests.e2e.machines import Machines
 from tests.e2e.region import ec2, what_bills
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 
 def findings(gpuctl: Gpuctl, *options: str, code: int = 1) -> list[str]:

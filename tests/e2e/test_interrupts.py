@@ -11,7 +11,7 @@ from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, read_until, run_fil
 from tests.e2e.region import what_bills
 from tests.engine.machines import wait_for
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 
 @pytest.mark.parametrize("moment", ["resources: aws:ec2/subnet", "resources: aws:ec2/instance"])

@@ -12,7 +12,7 @@ from tests.e2e.conftest import READ_LEASE_END, Gpuctl, cluster_file, run_file
 from tests.e2e.machines import Machines
 from tests.e2e.region import ec2
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 A_CLOCK_THAT_IS_YEARS_BEHIND = """\
 sed -i 's/^OnCalendar=.*/OnCalendar=2099-01-01 00:00:00 UTC/; s/^OnActiveSec=.*/OnActiveSec=40s/' \

@@ -17,7 +17,7 @@ from tests.e2e.conftest import Gpuctl, cluster_file, lease_end, read_until, run_
 from tests.e2e.machines import Machines
 from tests.e2e.region import ec2
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 TICKS = ["for i in $(seq 120); do echo tick $i; sleep 0.25; done"]
 LAB_SOURCES = {"lab-console", "lab-links", "lab-log", "lab-neighbours", "lab-processes"}

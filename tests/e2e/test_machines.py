@@ -9,7 +9,7 @@ from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, read_until, run_fil
 from tests.e2e.region import ec2, what_bills
 from tests.e2e.test_software import reboot
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 STATE = "cat /var/lib/gpuctl/steps /var/lib/gpuctl/finished /etc/hosts; ls -lR --full-time /root"
 

@@ -19,7 +19,7 @@ from lab.amis import FAMILIES
 from lab.images.image import image_path
 from tests.e2e.conftest import ROOT, Gpuctl, run_file
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 CLUSTER = "frameworks"
 

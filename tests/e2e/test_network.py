@@ -14,7 +14,7 @@ from tests.e2e.region import client, ec2, what_bills
 from tests.e2e.ssh_agents import a_colleague, ssh_agent
 from tests.infra.somebodys_network import SomebodysNetwork
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 
 def test_nodes_with_public_addresses_of_their_own_while_the_api_throttles(

@@ -13,7 +13,7 @@ from tests.e2e.conftest import DIRECT, ROOT, cluster_file, run_file
 from tests.evidence import note
 from tests.labs import lab_for
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 
 def test_the_requests_of_up_run_and_down_are_recorded(tmp_path: Path) -> None:

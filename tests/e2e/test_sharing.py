@@ -13,7 +13,7 @@ from tests.e2e.machines import Machines
 from tests.e2e.region import ec2
 from tests.e2e.ssh_agents import ssh_agent
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 
 SMALL = {"instance_type": "c6i.large", "lifetime": {"max": "1h"}}

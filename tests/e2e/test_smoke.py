@@ -20,7 +20,7 @@ from tests.e2e.region import what_bills
 from tests.evidence import note
 from tests.interrupts import INTERRUPTIBLE
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 PLANTED = (
     "ec2 DescribeVpcs: only this answer has Vpcs[].CidrBlock",

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.conftest import Gpuctl, cluster_file
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 BOOT = "cat /proc/sys/kernel/random/boot_id"
 

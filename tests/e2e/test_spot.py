@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import ec2, what_bills
 
-pytestmark = [pytest.mark.lab, pytest.mark.engine]
+pytestmark = [pytest.mark.lab, pytest.mark.engine, pytest.mark.thorough]
 
 SECONDS = 25
 """Between notice and end, of AWS's 120: enough for the agent to look and for a status."""

@@ -10,7 +10,7 @@ from tests.e2e.region import what_bills
 from tests.e2e.test_software import reboot
 from tests.engine.machines import wait_for
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 NO_CHANGE = "0 to create, 0 to change, 0 to replace, 0 to delete"
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.conftest import Gpuctl, cluster_file
 from tests.labs import lab_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.engine]
+pytestmark = [pytest.mark.lab, pytest.mark.engine, pytest.mark.thorough]
 
 # The signed list of the lists alone: reading them all takes 5 s of a processor. Without Error-Mode
 # apt-get ends well where nothing came.

@@ -13,7 +13,7 @@ from tests.e2e.region import ec2
 from tests.interleaving import NAMES, NOBODYS_ID, PEOPLE, Step, carry_out
 from tests.labs import lab_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.engine]
+pytestmark = [pytest.mark.lab, pytest.mark.engine, pytest.mark.thorough]
 
 LIVE = {"Name": "instance-state-name", "Values": ["pending", "running"]}
 REFUSED = {

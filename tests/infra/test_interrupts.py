@@ -28,7 +28,7 @@ from tests.infra.region import Region, client, resolved
 from tests.interrupts import INTERRUPTIBLE
 from tests.processes import wait_for_end
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.thorough]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pytest
 
 from tests.lab.conftest import Boot, Booted
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 NUMBER = r"\s+[0-9.]+"
 WRONG = r"\s+(?P<wrong{}>[0-9]+|N/A)"

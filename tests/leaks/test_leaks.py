@@ -44,6 +44,7 @@ def test_the_account_is_asked_for_every_kind_that_gpuctl_removes() -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_is_left(engine: Engine, worlds: Worlds, tmp_path: Path, seed: int) -> None:
     del engine  # it exists

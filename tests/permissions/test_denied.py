@@ -9,6 +9,7 @@ from tests.permissions.denied import Denied, feature_of
 
 
 @pytest.mark.engine
+@pytest.mark.thorough
 @pytest.mark.parametrize("action", ["ec2:DescribeSubnets", "ec2:DeleteVpc"])
 def test_the_command_that_needs_an_action_names_it(
     engine: Engine,
@@ -22,6 +23,7 @@ def test_the_command_that_needs_an_action_names_it(
 
 
 @pytest.mark.engine
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "action",
     # A change by hand that `up` takes back, and what only the real provider asks.
@@ -34,6 +36,7 @@ def test_what_is_needed_rarely_is_named_too(engine: Engine, here: Region, action
 
 
 @pytest.mark.engine
+@pytest.mark.thorough
 def test_a_removal_that_may_not_cancel_a_spot_request_names_it(
     engine: Engine, here: Region
 ) -> None:
@@ -47,6 +50,7 @@ def test_a_removal_that_may_not_cancel_a_spot_request_names_it(
 
 
 @pytest.mark.engine
+@pytest.mark.thorough
 def test_the_role_for_spot_instances_is_named(engine: Engine, here: Region) -> None:
     del engine
     action = "iam:CreateServiceLinkedRole"

@@ -1,14 +1,19 @@
 """Every type and every mode: planned as reviewed, accepted by AWS's API as planned, gone after."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from config.target import Target
 from tests import golden
 from tests.plans import requests
-from tests.plans.cases import MODES, TYPES, Case
+from tests.plans.cases import MODES, QUICK, TYPES, Case
 from tests.plans.life import Life
+
+
+def _of_tier(case: Case) -> Any:
+    return case if case.name in QUICK else pytest.param(case, marks=pytest.mark.thorough)
 
 
 def test_no_type_is_forgotten() -> None:
@@ -19,7 +24,7 @@ def test_no_type_is_forgotten() -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("case", [*TYPES, *MODES], ids=str)
+@pytest.mark.parametrize("case", [*map(_of_tier, TYPES), *MODES], ids=str)
 def test_what_is_planned_is_as_reviewed_and_accepted(
     case: Case, life_of: Callable[[Case], Life]
 ) -> None:

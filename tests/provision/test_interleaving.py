@@ -1,6 +1,5 @@
 """Two people share an account: a hundred commands, and each has what he or she asked for."""
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -72,9 +71,7 @@ def account(
 
 
 @pytest.mark.engine
-@pytest.mark.skipif(
-    "INTERLEAVE" not in os.environ, reason="one of 185 runs failed, and why is not known"
-)
+@pytest.mark.thorough
 # Coroutines of the SDK are left where its program is broken off; collected, they ask an engine.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")

@@ -34,7 +34,7 @@ from tests.engine.session.test_session import connections as connections  # noqa
 from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 JSON = dict[str, object]
 

@@ -11,6 +11,7 @@ from tests.storm.processes import weather
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [2, 7, 11])
 def test_a_run_that_is_hit_at_random_ends_well_with_every_step(seed: int) -> None:
     found = weather(seed, failures=3, ranks=2, cut_s=2.0)

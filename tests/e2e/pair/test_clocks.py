@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.conftest import Gpuctl, read_until, run_file
 from tests.e2e.machines import Machines
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 SOURCE = Path(__file__).with_name("settable_clock.c")
 COMPILE = ("gcc", "-O2", "-Wall", "-fno-builtin", "-shared", "-fPIC", "-nostdlib")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.conftest import Gpuctl, read_until, run_file
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 ODD = "a  b \"q\" 'x' $HOME; ü\nsecond line \\ end"
 USER, PASSWORD = "puller", "correct horse; $battery"

@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.conftest import Gpuctl, read_until, run_file
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 FOREIGN = Path(__file__).parent / "foreign"
 PLACEHOLDERS = ("IMAGE_URI=public.ecr.aws/hpc-cloud/nccl-tests:latest", "GPUS=2", "NODES=2")

@@ -10,7 +10,7 @@ import pytest
 from config.catalogue.instance_types import price_usd_h
 from tests.e2e.conftest import Gpuctl, read_until, run_file
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 GPU = {
     "percent": 0,

@@ -16,7 +16,7 @@ from benchmarks.scale_nodes import LINE
 from engine.agent.journal.journal_file import JOURNAL
 from engine.contract.verdict import NODE_FAILED
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 NODES = 512
 SILENCE_S = 10.0

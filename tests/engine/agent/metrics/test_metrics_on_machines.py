@@ -16,7 +16,7 @@ from nodes.inventory import Inventory
 from tests.engine.agent.metrics.test_openmetrics import families
 from tests.engine.machines import assert_nothing_left, execute, job, on, wait_for
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 NVIDIA_SMI = """#!/bin/bash
 test "$1" = nvlink && exit 3

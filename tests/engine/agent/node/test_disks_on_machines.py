@@ -14,7 +14,7 @@ from engine.session import session
 from nodes.inventory import Inventory
 from tests.engine.machines import assert_nothing_left, execute, job, on, output
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 RUNS = "/var/lib/gpuctl/runs"
 FULL = "No space left on device"

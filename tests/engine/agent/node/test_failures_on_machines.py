@@ -10,7 +10,7 @@ from tests.engine.failure_rows import ROWS, Row, show
 from tests.engine.machines import assert_nothing_left, execute, job, output
 from tests.engine.shared_kernel import kernel_log
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 LIMIT = "systemctl set-property --runtime gpuctl-run-$GPUCTL_RUN_ID-1.service MemoryMax=60M"
 EAT = f"{LIMIT}; python3 -c 'bytearray(300 << 20)'"
