@@ -73,8 +73,8 @@ def run_command(order: Message) -> Message:
     return _result(f"exit code {process.returncode}" + (f": {said}" if said else ""))
 
 
-def post(order: Message) -> Message:
-    """POST the body to the URL; redirections are not followed."""
+def post(order: Message, socket_s: float = SOCKET_S) -> Message:
+    """POST the body to the URL; redirections are not followed. Each step may take `socket_s`."""
 
     class Refuse(urllib.request.HTTPRedirectHandler):
         """A redirection is an error: it could send the secret elsewhere."""
@@ -91,12 +91,12 @@ def post(order: Message) -> Message:
     try:
         body = order["body"].encode()
         request = urllib.request.Request(order["to"], body, headers, method="POST")  # noqa: S310  see above
-        with urllib.request.build_opener(Refuse).open(request, timeout=SOCKET_S) as answer:
+        with urllib.request.build_opener(Refuse).open(request, timeout=socket_s) as answer:
             answer.read(1)
     except urllib.error.HTTPError as error:
         return _status(error, order["form"])
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return _result(_describe(error))
+        return _result(_describe(error, socket_s))
     return _result()
 
 
@@ -113,7 +113,7 @@ def _status(error: Any, form: str) -> Message:
     return _result(text, is_final=is_final, after_s=int(wait) if wait.isdecimal() else 0)
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: Exception, socket_s: float) -> str:
     """Return the error in words that have nothing of the URL."""
     cause = getattr(error, "reason", error)  # urllib's URLError has the error of the socket
     if isinstance(cause, ssl.SSLCertVerificationError):
@@ -123,7 +123,7 @@ def _describe(error: Exception) -> str:
     if isinstance(cause, socket.gaierror):
         return "the host's name has no address"
     if isinstance(cause, socket.timeout):
-        return f"no answer within {SOCKET_S:g} s"
+        return f"no answer within {socket_s:g} s"
     if isinstance(cause, OSError) and cause.errno:
         return os.strerror(cause.errno).lower()
     return f"no HTTP answer ({type(cause).__name__})"

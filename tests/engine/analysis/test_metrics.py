@@ -14,7 +14,6 @@ from engine.analysis.metrics.idle import IdleCost, idle_cost
 from engine.analysis.metrics.live import live_runs, parse_live
 from engine.analysis.metrics.summary import idle_seconds, increase, summaries
 from engine.analysis.metrics.usage import usage
-from engine.plan.remote_paths import run_folder
 from engine.record.journal_copy import samples_path
 from engine.record.metrics_record import fetch_record, recorded_samples
 from engine.record.sample import Sample, parse_samples
@@ -189,7 +188,7 @@ def test_a_record_in_pieces_comes_back_whole(
     connections: LocalConnections,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    head = Path(run_folder("job-000001"))
+    head = connections.run_folder("job-000001")
     head.mkdir(parents=True)
     lines = [f'{{"rank":0,"time":{at}}}\n' for at in range(6)]
     (head / "metrics.jsonl").write_text("".join(lines[:2]))
@@ -209,7 +208,7 @@ def test_a_copy_that_breaks_off_is_none(
     connections: LocalConnections,  # noqa: F811
     tmp_path: Path,
 ) -> None:
-    head = Path(run_folder("job-000001"))
+    head = connections.run_folder("job-000001")
     head.mkdir(parents=True)
     (head / "metrics.jsonl").write_text('{"rank":0,"time":1}\n' * 3)
     connections.cut_after = 1

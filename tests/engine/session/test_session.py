@@ -31,7 +31,7 @@ from engine.contract.head_events import HeadUnreachable, RunQueued, RunStarted
 from engine.contract.plan import LaunchPlan
 from engine.contract.worker_events import Output
 from engine.plan.launch_plan import launch_plan, new_run_id
-from engine.plan.remote_paths import run_folder
+from engine.plan.remote_paths import REMOTE_ROOT, run_folder
 from engine.record.history import History
 from engine.record.journal_copy import evidence_folder, recorded_events
 from engine.record.result import RunResult
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.slow
 
 
 class LocalConnections:
-    """Commands for nodes, executed here."""
+    """Commands for nodes, executed on this machine, on which `root` is /var/lib/gpuctl."""
 
     cut_after: int | None = None
     """Lines after which the connection breaks."""
@@ -60,6 +60,16 @@ class LocalConnections:
     broken_off: int = 0
     """Characters of the next line that still come."""
 
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def here(self, text: str) -> str:
+        """Return the text with the paths of this machine."""
+        return text.replace(REMOTE_ROOT, str(self.root))
+
+    def run_folder(self, run_id: str) -> Path:
+        return Path(self.here(run_folder(run_id)))
+
     async def run(
         self,
         node: Node,
@@ -69,15 +79,15 @@ class LocalConnections:
         timeout: float | None = None,  # noqa: ASYNC109  the signature of Connections
     ) -> Completed:
         process = await asyncio.create_subprocess_shell(
-            command, stdin=PIPE, stdout=PIPE, stderr=PIPE
+            self.here(command), stdin=PIPE, stdout=PIPE, stderr=PIPE
         )
-        out, complaints = await process.communicate((stdin or "").encode())
+        out, complaints = await process.communicate(self.here(stdin or "").encode())
         assert process.returncode is not None
         return Completed(process.returncode, out.decode(), complaints.decode())
 
     async def lines(self, node: Node, command: str) -> AsyncGenerator[str, None]:
         process = await asyncio.create_subprocess_shell(
-            command, stdin=DEVNULL, stdout=PIPE, limit=1 << 20
+            self.here(command), stdin=DEVNULL, stdout=PIPE, limit=1 << 20
         )
         assert process.stdout is not None
         try:
@@ -99,7 +109,7 @@ class LocalConnections:
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalConnections]:
     root = Path(tempfile.mkdtemp(prefix="gpuctl-"))
-    connections = LocalConnections()
+    connections = LocalConnections(root)
 
     @asynccontextmanager
     async def connect(inventory: Inventory) -> AsyncIterator[LocalConnections]:
@@ -109,7 +119,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalConnections]:
     monkeypatch.setattr("engine.session.cluster_runs.connect", connect)
     monkeypatch.setattr("engine.analysis.metrics.live.connect", connect)
     monkeypatch.setattr("engine.record.metrics_record.connect", connect)
-    monkeypatch.setattr("engine.plan.remote_paths.REMOTE_ROOT", str(root))
+    monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(root / "memory"))
     monkeypatch.setenv("PATH", f"{TOOLS}:{Path(sys.executable).parent}:{os.environ['PATH']}")
     yield connections
     queue = root / "runs" / "queue"
@@ -133,10 +143,10 @@ def test_the_agent_is_on_the_head_whole_and_is_not_sent_twice(
 ) -> None:
     bundle, head = agent_bundle(), INVENTORY.nodes[0]
     asyncio.run(ship_agent(connections, head))
-    archive = Path(f"{bundle.path}.pyz")
+    archive = Path(connections.here(f"{bundle.path}.pyz"))
     assert archive.read_bytes() == bundle.data
-    assert Path(bundle.program).exists()
-    assert sorted(archive.parent.iterdir()) == [Path(bundle.path), archive]
+    assert Path(connections.here(bundle.program)).exists()
+    assert sorted(archive.parent.iterdir()) == [Path(connections.here(bundle.path)), archive]
     sent = archive.stat().st_mtime_ns
     asyncio.run(ship_agent(connections, head))
     assert archive.stat().st_mtime_ns == sent
@@ -145,7 +155,7 @@ def test_the_agent_is_on_the_head_whole_and_is_not_sent_twice(
 def test_a_head_that_cannot_store_the_agent_is_an_error_with_the_reason(
     connections: Any,
 ) -> None:
-    folder = Path(agent_bundle().path).parent
+    folder = Path(connections.here(agent_bundle().path)).parent
     folder.rmdir()
     folder.write_text("no folder")
     with pytest.raises(RunError, match=r"^node0 \(127\.0\.0\.10\) cannot take gpuctl's agent: mk"):
@@ -190,9 +200,9 @@ def test_a_new_run_removes_old_ones_that_were_read(
 ) -> None:
     first = job("echo first")
     asyncio.run(session.run(first, INVENTORY, tmp_path, lambda _: None))
-    folder = Path(run_folder(first.run_id))
+    folder = connections.run_folder(first.run_id)
     assert {"journal.jsonl", "read", "rank-0.log"} <= {path.name for path in folder.iterdir()}
-    unread = Path(run_folder("unread-0d1e00"))
+    unread = connections.run_folder("unread-0d1e00")
     unread.mkdir()
     (unread / "journal.jsonl").touch()
     mark_used(unread)
@@ -214,7 +224,7 @@ def test_evidence_of_a_lost_node_comes_with_the_journal(
     plan = job("if [ $DSTACK_NODE_RANK = 1 ]; then kill -9 $PPID; fi; sleep 1000")
     result = asyncio.run(session.run(plan, INVENTORY, tmp_path, lambda _: None))
     assert "node1" in result.reason  # both nodes are this machine: one may answer for the other
-    there = Path(run_folder(plan.run_id)) / "evidence" / "node1"
+    there = connections.run_folder(plan.run_id) / "evidence" / "node1"
     here = evidence_folder(tmp_path, plan.run_id) / "node1"
     kept = {path.name: path.read_text() for path in there.iterdir()}
     assert "127.0.0.11" in kept["ping.txt"]
@@ -232,8 +242,8 @@ def test_secrets_reach_the_job_and_no_file(connections: LocalConnections, tmp_pa
     result = asyncio.run(session.run(plan, INVENTORY, tmp_path, events.append, secrets))
     assert result.status == "done"
     assert text(events, 0) == text(events, 1) == ["it is ***", str(len(value))]
-    assert not handover_path(Path(run_folder(plan.run_id))).exists()
-    for folder in (tmp_path, Path(run_folder(plan.run_id)).parents[1]):
+    assert not handover_path(connections.run_folder(plan.run_id)).exists()
+    for folder in (tmp_path, connections.run_folder(plan.run_id).parents[1]):
         for path in folder.rglob("*"):
             assert not path.is_file() or value.encode() not in path.read_bytes()
 
@@ -431,9 +441,9 @@ def test_the_head_says_which_run_is_on_the_cluster(
         since = datetime.fromtimestamp(events[0].time, UTC)
         found = Holder(run_id=plan.run_id, state="started", nodes=("node0", "node1"), since=since)
         assert await find_holders(INVENTORY) == (found,)
-        (Path(run_folder(plan.run_id)) / "journal.jsonl").rename(tmp_path / "elsewhere")
+        (connections.run_folder(plan.run_id) / "journal.jsonl").rename(tmp_path / "elsewhere")
         assert await find_holders(INVENTORY) == (found.model_copy(update={"since": None}),)
-        (tmp_path / "elsewhere").rename(Path(run_folder(plan.run_id)) / "journal.jsonl")
+        (tmp_path / "elsewhere").rename(connections.run_folder(plan.run_id) / "journal.jsonl")
         await session.stop(plan.run_id, INVENTORY, tmp_path)
         await running
         assert await find_holders(INVENTORY) == ()
@@ -520,7 +530,7 @@ def test_runs_wait_in_a_queue_whose_order_can_be_changed(
 
 
 def test_a_run_whose_supervisor_was_killed_is_on_the_cluster(connections: LocalConnections) -> None:
-    folder = Path(run_folder("job-0d1e00"))
+    folder = connections.run_folder("job-0d1e00")
     folder.mkdir(parents=True)
     (folder / "agent.pyz").symlink_to(unpacked_agent())
     (folder.parent / QUEUE).write_text(f"{folder.name} started node1\n")

@@ -34,7 +34,7 @@ class Talking(LocalConnections):
 
     @asynccontextmanager
     async def converse(self, node: Node, command: str) -> AsyncIterator[Conversation]:
-        process = await asyncio.create_subprocess_shell(command, stdin=PIPE, stdout=PIPE)
+        process = await asyncio.create_subprocess_shell(self.here(command), stdin=PIPE, stdout=PIPE)
         assert process.stdin is not None
         assert process.stdout is not None
         yield Conversation(process.stdin, process.stdout)
@@ -46,14 +46,13 @@ class Talking(LocalConnections):
 def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The head's folder of runs, with one run that is over, and the agent that it had."""
     with tempfile.TemporaryDirectory(prefix="gpuctl-") as root:
-        monkeypatch.setattr("engine.plan.remote_paths.REMOTE_ROOT", root)
         folder = Path(root) / "runs" / "job-000001"
         folder.mkdir(parents=True)
         (folder / "agent.pyz").write_bytes(agent_bundle().data)
 
         @asynccontextmanager
         async def connect(_: Inventory) -> AsyncIterator[Talking]:
-            yield Talking()
+            yield Talking(Path(root))
 
         monkeypatch.setattr("nodes.ssh.connect", connect)
         monkeypatch.setattr("engine.session.plans_on_head.connect", connect)
@@ -128,7 +127,7 @@ def test_a_head_that_does_not_answer_gives_no_lock(
     @asynccontextmanager
     async def hang(_: Inventory) -> AsyncIterator[Talking]:
         await asyncio.Event().wait()
-        yield Talking()
+        yield Talking(runs.parent)
 
     monkeypatch.setattr("nodes.ssh.connect", hang)
     with hold("job-000001", THERE, REMOVAL, 0.1) as answer:

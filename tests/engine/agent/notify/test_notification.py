@@ -113,11 +113,10 @@ def test_only_http_is_sent() -> None:
     assert post(order("file:///etc/hidden")) == {**SENT, "error": error, "is_final": True}
 
 
-def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.agent.notify.notification.SOCKET_S", 0.2)
+def test_no_answer() -> None:
     with webhook() as hook:
         hook.answers = [None]
-        assert post(order(hook.url))["error"] == "no answer within 0.2 s"
+        assert post(order(hook.url), 0.2)["error"] == "no answer within 0.2 s"
 
 
 def test_a_broken_answer() -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from engine.contract.codec import to_json
 from engine.contract.event import Event
-from engine.plan.remote_paths import run_folder
 from engine.record.history import History
 from engine.record.journal_copy import recorded_events
 from engine.record.result import RunResult
@@ -23,6 +22,7 @@ from engine.session.cluster_runs import drop_run
 from engine.session.following import Following
 from tests.engine.session.test_session import (
     INVENTORY,
+    LocalConnections,
     connections,  # noqa: F401  a fixture
     job,
 )
@@ -39,8 +39,11 @@ def hook() -> Iterator[Hook]:
         yield hook
 
 
-@pytest.mark.usefixtures("connections")
-def test_a_client_that_follows_gets_the_warning_about_the_end(hook: Hook, tmp_path: Path) -> None:
+def test_a_client_that_follows_gets_the_warning_about_the_end(
+    connections: LocalConnections,  # noqa: F811
+    hook: Hook,
+    tmp_path: Path,
+) -> None:
     hook.answers = [(200, {}, b""), (404, {}, b"")]
     plan = job("true", notify=(TARGET,))
     events: list[Event] = []
@@ -58,7 +61,7 @@ def test_a_client_that_follows_gets_the_warning_about_the_end(hook: Hook, tmp_pa
     assert [body["event"] for body in hook.bodies()] == ["start", "end"]
     again = asyncio.run(session.follow(plan.run_id, INVENTORY, tmp_path, lambda _: None))
     assert again.warnings == (warning,)
-    for folder in (tmp_path, Path(run_folder(plan.run_id))):
+    for folder in (tmp_path, connections.run_folder(plan.run_id)):
         for path in folder.rglob("*"):
             assert not path.is_file() or b"/services/" not in path.read_bytes()
 
