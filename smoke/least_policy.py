@@ -1,14 +1,14 @@
 """The printed least policy, tried: a role that may do nothing else runs gpuctl's commands."""
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from config.errors import CloudError
+from config.errors import CloudError, GpuctlError
+from config.polling import Timeouts, retry
 from provision.aws.clients import DENIED, aws_errors, client
 from smoke.workplace import Workplace, uninterrupted
 
@@ -18,11 +18,9 @@ NAME = "gpuctl-aws-smoke"
 SESSION = "ladder"
 _COMMANDS = "plan,up,down,run,status"
 
-PATIENCE_S = 60.0
+PATIENCE = Timeouts(60, 3)
 """How long IAM may take until a new role works: "Changes that I make are not always immediately
 visible" (IAM User Guide, troubleshoot_general.html, 2026-11-26)."""
-
-_PAUSE_S = 3.0
 
 
 @contextmanager
@@ -103,14 +101,11 @@ def _credentials(
             iam.put_role_policy(
                 RoleName=NAME, PolicyName=f"{NAME}-{number}", PolicyDocument=json.dumps(policy)
             )
-    end = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return _assume(site, role)
-        except CloudError as error:
-            if error.code not in DENIED or time.monotonic() > end:
-                raise
-        time.sleep(_PAUSE_S)
+    return retry(lambda: _assume(site, role), _is_denied, PATIENCE)
+
+
+def _is_denied(error: GpuctlError) -> bool:
+    return isinstance(error, CloudError) and error.code in DENIED
 
 
 def _assume(site: Workplace, role: str) -> dict[str, str]:

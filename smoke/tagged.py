@@ -1,16 +1,13 @@
 """A search for what exists with a cluster's tag, without gpuctl's records."""
 
-import time
-
 from config.cluster.resolved import CLUSTER_TAG
+from config.polling import Timeouts, poll
 from config.target import Target
 from provision.aws.clients import aws_errors, client
 from provision.aws.resources import find_all
 
-PATIENCE_S = 60.0
+PATIENCE = Timeouts(60, 5)
 """How long AWS may list what it has deleted, such as the volume of an instance that ended."""
-
-_PAUSE_S = 5.0
 
 
 def tagged(target: Target, cluster: str) -> tuple[str, ...]:
@@ -29,9 +26,12 @@ def tagged(target: Target, cluster: str) -> tuple[str, ...]:
 
 def left_behind(target: Target, cluster: str) -> tuple[str, ...]:
     """Return `kind id` of what has the tag even after AWS had time to forget deleted resources."""
-    end = time.monotonic() + PATIENCE_S
-    while left := tagged(target, cluster):
-        if time.monotonic() > end:
-            return left
-        time.sleep(_PAUSE_S)
-    return ()
+    left: tuple[str, ...] = ()
+
+    def is_empty() -> bool | None:
+        nonlocal left
+        left = tagged(target, cluster)
+        return None if left else True
+
+    poll(is_empty, PATIENCE)
+    return left

@@ -10,14 +10,15 @@ import re
 import signal
 import socket
 import subprocess
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from config.polling import Timeouts, poll
+
 _HOLDER = re.compile(r"created by (?P<user>\S*)@(?P<host>\S+) \(pid (?P<pid>\d+)\) at (?P<at>\S+)")
-_STOP_S = 120.0  # the Pulumi engine finishes its current steps first, such as a termination
-_POLL_S = 0.5
+_STOP = Timeouts(120, 0.5)
+"""The Pulumi engine finishes its current steps first, such as a termination."""
 _PROGRAM = "pulumi"
 _LONGEST_DAYS = 10_000
 _ROUNDING = timedelta(seconds=2)  # both times are in whole seconds
@@ -60,10 +61,7 @@ class LockHolder:
     def stop(self) -> None:
         """Interrupt the Pulumi engine, so that it writes its state; kill it if it does not end."""
         os.kill(self.pid, signal.SIGINT)
-        end = time.monotonic() + _STOP_S
-        while self.is_alive and time.monotonic() < end:
-            time.sleep(_POLL_S)
-        if self.is_alive:
+        if not poll(lambda: None if self.is_alive else True, _STOP):
             os.kill(self.pid, signal.SIGKILL)
 
     def __str__(self) -> str:

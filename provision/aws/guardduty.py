@@ -6,19 +6,18 @@ They have the tag GuardDutyManaged and none of gpuctl's; the VPC's tags name the
 https://github.com/hashicorp/terraform-provider-aws/pull/46953 and issue 46747 (2026-11-22).
 """
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from config.cluster.resolved import CLUSTER_TAG
 from config.errors import CloudError
+from config.polling import Timeouts, poll
 from provision.aws.clients import aws_errors, call_unless_gone
 
 ENDPOINT, GROUP = "GuardDuty endpoint", "GuardDuty security group"
 
-PAUSE_S = 5.0
-RETRIES = 120
-"""The requests for the state of endpoints that are being deleted: ten minutes."""
+DELETED = Timeouts(600, 5)
+"""The wait for the end of endpoints that are being deleted."""
 
 _MANAGED = {"Name": "tag:GuardDutyManaged", "Values": ["true"]}
 
@@ -57,15 +56,16 @@ def delete_endpoints(ec2: Any, ids: Sequence[str]) -> None:
             " repeat `gpuctl down`",
             code,
         )
-    for _ in range(RETRIES):
+
+    def are_deleted() -> bool | None:
         left = call_unless_gone(lambda: _describe(ec2, ids), ("InvalidVpcEndpointId.NotFound",))
-        if all(resource["State"] == "deleted" for resource in left or ()):
-            return
-        time.sleep(PAUSE_S)
-    raise CloudError(
-        f"GuardDuty's endpoints {', '.join(ids)} still exist after 10 minutes",
-        "repeat `gpuctl down` later",
-    )
+        return all(resource["State"] == "deleted" for resource in left or ()) or None
+
+    if not poll(are_deleted, DELETED):
+        raise CloudError(
+            f"GuardDuty's endpoints {', '.join(ids)} still exist after 10 minutes",
+            "repeat `gpuctl down` later",
+        )
 
 
 def _describe(ec2: Any, ids: Sequence[str]) -> list[Any]:

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,10 +20,12 @@ from config.catalogue.aws_codes import aws_code, remedy
 from config.cluster.resolved import CLUSTER_TAG, ID_TAG, Resolved
 from config.duration import format_duration
 from config.errors import CloudError, GpuctlError
+from config.polling import Timeouts, poll
 from config.progress import Progress, Reporter
 from config.target import Target
 from provision.aws.capacity_reservations import UNKNOWN, describe_reservation
 from provision.aws.clients import ATTEMPTS, aws_errors, client
+from provision.capacity.times import CAPACITY_TIMES, CapacityTimes
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -34,23 +36,6 @@ HELD = timedelta(minutes=20)
 ENDED_WITHIN = timedelta(hours=1)
 """AWS ends a reservation "within an hour from the specified time" (CreateCapacityReservation's
 reference, EndDate, 2026-11-20)."""
-
-ACTIVE_WITHIN_S = 600.0
-"""The longest wait for a claim to become active. AWS: "it can take up to 5 minutes for the state of
-the Capacity Reservation to reflect that it is active"
-(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-reservations-view.html, 2026-11-22).
-It is shorter than HELD, so that the machines still have time to start in the claim."""
-
-POLL_S = 2.0
-"""The pause between two requests for the state of a claim that is pending."""
-
-KNOWN_WITHIN_S = 120.0
-"""The longest wait until EC2 knows a placement group or a reservation that it has just created. AWS
-advises to wait from seconds to five minutes
-(https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html, 2026-11-23)."""
-
-FIRST_PAUSE_S, MOST_PAUSE_S = 5.0, 60.0
-"""The pauses between two rounds through the zones while `capacity.wait` runs."""
 
 T = TypeVar("T")
 
@@ -80,7 +65,13 @@ def may_succeed_elsewhere(error: GpuctlError) -> bool:
 
 @contextmanager
 def claim_capacity(
-    resolved: Resolved, count: int, target: Target, report: Reporter, *, has_group: bool = False
+    resolved: Resolved,
+    count: int,
+    target: Target,
+    report: Reporter,
+    times: CapacityTimes = CAPACITY_TIMES,
+    *,
+    has_group: bool = False,
 ) -> Iterator[Claim]:
     """Reserve `count` instances in the first zone that has them, until the block ends.
 
@@ -92,27 +83,33 @@ def claim_capacity(
     """
     # botocore must not retry: AWS answers HTTP 500 when the zone is full.
     once, ec2 = client(target, "ec2", attempts=1), client(target, "ec2")
-    group = _await_group(ec2, resolved) if has_group else _group(ec2, resolved)
+    group = _await_group(ec2, resolved, times.known) if has_group else _group(ec2, resolved)
 
     def claim(zone: str) -> Claim:
         made = _claim(once, resolved, count, zone, group)
         try:
-            _await_active(ec2, made, report)
+            _await_active(ec2, made, report, times.active)
         except _ClaimFailed:
             raise  # AWS has ended it
         except BaseException:
-            _cancel(ec2, made, report)
+            _cancel(ec2, made, report, times.known)
             raise
         return made
 
-    made = try_zones(resolved, f"{count} x {_type(resolved)}", claim, report)
+    made = try_zones(resolved, f"{count} x {_type(resolved)}", claim, report, times)
     try:
         yield made
     finally:
-        _cancel(ec2, made, report)
+        _cancel(ec2, made, report, times.known)
 
 
-def try_zones(resolved: Resolved, what: str, attempt: Callable[[str], T], report: Reporter) -> T:
+def try_zones(
+    resolved: Resolved,
+    what: str,
+    attempt: Callable[[str], T],
+    report: Reporter,
+    times: CapacityTimes = CAPACITY_TIMES,
+) -> T:
     """Call `attempt` with one zone after the other; return its first result.
 
     After a zone without capacity the next is tried at once; after the last, all are tried again
@@ -120,10 +117,9 @@ def try_zones(resolved: Resolved, what: str, attempt: Callable[[str], T], report
     is raised at once.
     """
     wait = resolved.cluster.capacity.wait or 0
-    end = time.monotonic() + wait
-    pause = FIRST_PAUSE_S
-    while True:
-        refusals: dict[str, GpuctlError] = {}
+    refusals: dict[str, GpuctlError] = {}
+
+    def try_each() -> T | None:
         for zone in resolved.zones or (resolved.zone,):
             report(Progress("capacity", zone, "start", what))
             try:
@@ -136,14 +132,16 @@ def try_zones(resolved: Resolved, what: str, attempt: Callable[[str], T], report
             else:
                 report(Progress("capacity", zone, "done", what))
                 return got
-        left = end - time.monotonic()
-        if left <= 0:
-            raise _none_has(what, wait, refusals)
-        pause_now = min(left, pause * random.uniform(0.8, 1.2))  # noqa: S311  (no secret)
-        detail = f"no zone has {what}: next try in {pause_now:.0f}s, for at most"
+        return None
+
+    def announce(pause: float) -> None:
+        detail = f"no zone has {what}: next try in {pause:.0f}s, for at most"
         report(Progress("capacity", "all zones", "running", f"{detail} {format_duration(wait)}"))
-        time.sleep(pause_now)
-        pause = min(pause * 2, MOST_PAUSE_S)
+
+    got = poll(try_each, replace(times.rounds, most_s=wait), announce)
+    if got is None:
+        raise _none_has(what, wait, refusals)
+    return got
 
 
 def _none_has(what: str, wait: int, refusals: dict[str, GpuctlError]) -> NoCapacity:
@@ -190,32 +188,34 @@ def _claim(ec2: "EC2Client", resolved: Resolved, count: int, zone: str, group: s
     raise AssertionError("unreachable")
 
 
-def _await_active(ec2: "EC2Client", claim: Claim, report: Reporter) -> None:
+def _await_active(ec2: "EC2Client", claim: Claim, report: Reporter, timeouts: Timeouts) -> None:
     """Wait until the reservation is active; check that all of its places are free.
 
     Raises _ClaimFailed if AWS ends the reservation instead, and CloudError if it is still pending
-    after ACTIVE_WITHIN_S or has fewer places.
+    when the time is over, or has fewer places.
     """
-    end = time.monotonic() + ACTIVE_WITHIN_S
     code = "InsufficientInstanceCapacity"
-    while True:
+
+    def ask() -> Any | None:
         held = describe_reservation(ec2, claim.id, is_new=True)
         if (state := held.get("State", "pending")) == "active":
-            break
+            return held
         if state != "pending":
             raise _ClaimFailed(
                 f"AWS accepted the reservation {claim.id} in {claim.zone}; then it became {state}",
                 remedy(code),
                 code,
             )
-        if time.monotonic() > end:
-            raise CloudError(
-                f"the reservation {claim.id} in {claim.zone} is still pending",
-                "name other zones in capacity.zones, or try again in 20 minutes, when it has ended",
-            )
-        detail = "AWS provisions the reservation"
-        report(Progress("capacity", claim.zone, "running", detail))
-        time.sleep(POLL_S)
+        return None
+
+    detail = "AWS provisions the reservation"
+    running = Progress("capacity", claim.zone, "running", detail)
+    held = poll(ask, timeouts, lambda _: report(running))
+    if held is None:
+        raise CloudError(
+            f"the reservation {claim.id} in {claim.zone} is still pending",
+            "name other zones in capacity.zones, or try again in 20 minutes, when it has ended",
+        )
     if (free := int(held["AvailableInstanceCount"])) < claim.count:
         raise CloudError(
             f"the reservation {claim.id} in {claim.zone} has {free} of {claim.count} places free",
@@ -224,36 +224,36 @@ def _await_active(ec2: "EC2Client", claim: Claim, report: Reporter) -> None:
         )
 
 
-def _cancel(ec2: "EC2Client", claim: Claim, report: Reporter) -> None:
+def _cancel(ec2: "EC2Client", claim: Claim, report: Reporter, timeouts: Timeouts) -> None:
     """Cancel the reservation; report a failure only, because the reservation ends by itself.
 
     A part of EC2 may not know a new reservation yet: it bills, although EC2 does not find it.
     """
-    end = time.monotonic() + KNOWN_WITHIN_S
-    while True:
+
+    def cancel() -> str | None:
+        """Return the code of AWS's refusal, empty without one; None to ask again."""
         try:
             with aws_errors():
                 ec2.cancel_capacity_reservation(CapacityReservationId=claim.id)
         except CloudError as error:
-            if error.code == UNKNOWN and time.monotonic() < end:
-                time.sleep(POLL_S)
-                continue
-            detail = f"not cancelled ({error.code}): it ends by itself"
-            report(Progress("capacity", claim.id, "failed", detail))
-        return
+            return None if error.code == UNKNOWN else error.code
+        return ""
+
+    refusal = poll(cancel, timeouts)
+    if refusal != "":
+        detail = f"not cancelled ({refusal or UNKNOWN}): it ends by itself"
+        report(Progress("capacity", claim.id, "failed", detail))
 
 
-def _await_group(ec2: "EC2Client", resolved: Resolved) -> str:
+def _await_group(ec2: "EC2Client", resolved: Resolved, timeouts: Timeouts) -> str:
     """Return the ARN of the cluster's new placement group as soon as EC2 lists it."""
-    end = time.monotonic() + KNOWN_WITHIN_S
-    while (group := _group(ec2, resolved)) is None:
-        if time.monotonic() > end:
-            raise CloudError(
-                f"EC2 does not list the placement group of cluster '{resolved.cluster.name}'"
-                f" {KNOWN_WITHIN_S:.0f} s after its creation",
-                "repeat `gpuctl up` later",
-            )
-        time.sleep(POLL_S)
+    group = poll(lambda: _group(ec2, resolved), timeouts)
+    if group is None:
+        raise CloudError(
+            f"EC2 does not list the placement group of cluster '{resolved.cluster.name}'"
+            f" {timeouts.most_s:.0f} s after its creation",
+            "repeat `gpuctl up` later",
+        )
     return group
 
 

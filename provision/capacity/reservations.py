@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Reservation, Resolved
 from config.errors import CloudError, InputError
+from config.polling import Timeouts, poll
 from config.progress import Progress, Reporter
 from config.target import Target
 from provision.aws.capacity_reservations import describe_reservation
@@ -23,14 +24,6 @@ _REFUSED = "(ReservationCapacityExceeded)"
 _ANOTHER = "name another: `gpuctl capacity TYPE` lists yours"
 
 _MOST_SLEEP_S = 30.0
-
-CLEANUP_WITHIN = timedelta(minutes=20)
-"""The longest wait for the places of ended instances. AWS: "it takes several minutes to clean up
-your instance before you can launch another instance to replace it"
-(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-launch.html, 2026-11-26)."""
-
-POLL_S = 5.0
-"""The pause between two requests for the places."""
 
 
 def find_reservation(
@@ -67,11 +60,16 @@ def find_reservation(
     return found, zone
 
 
-def await_reservation(resolved: Resolved, target: Target, report: Reporter) -> None:
+def await_reservation(
+    resolved: Resolved,
+    target: Target,
+    report: Reporter,
+    timeouts: Timeouts,
+) -> None:
     """Wait until the cluster's reservation has begun, is active, and has places for all its nodes.
 
     Returns at once if the cluster has none. AWS needs minutes to clean up after an instance that
-    ended in a capacity block; its place is free only then. Raises CloudError after CLEANUP_WITHIN.
+    ended in a capacity block; its place is free only then. Raises CloudError when the time is over.
     """
     reservation = resolved.reservation
     if reservation is None:
@@ -80,21 +78,28 @@ def await_reservation(resolved: Resolved, target: Target, report: Reporter) -> N
         detail = f"begins {_at(reservation.starts)}, in {timedelta(seconds=int(left))}"
         report(Progress("capacity", reservation.id, "running", detail))
         time.sleep(min(left, _MOST_SLEEP_S))  # short, so that progress shows the time left
-    ec2, end = client(target, "ec2"), datetime.now(UTC) + CLEANUP_WITHIN
-    while problem := _not_ready(ec2, resolved.cluster, reservation.id):
-        if _seconds_until(end) <= 0:
-            minutes = int(CLEANUP_WITHIN.total_seconds() // 60)
-            raise CloudError(
-                f"{reservation.id} {problem}, {minutes} minutes after the first request",
-                f"repeat the command later; `gpuctl capacity {resolved.instance_type.name}` shows"
-                " its places",
-                "ReservationCapacityExceeded",
-            )
+    ec2, end = client(target, "ec2"), datetime.now(UTC) + timedelta(seconds=timeouts.most_s)
+    problem = ""
+
+    def is_ready() -> bool | None:
+        nonlocal problem
+        problem = _not_ready(ec2, resolved.cluster, reservation.id)
+        return None if problem else True
+
+    def announce(_: float) -> None:
         cost = hourly_usd(resolved)
         price = "" if cost is None else f", at ${cost:,.2f} an hour for the cluster"
         detail = f"{problem}: waits until {_at(end)} at most{price}"
         report(Progress("capacity", reservation.id, "running", detail))
-        time.sleep(POLL_S)
+
+    if not poll(is_ready, timeouts, announce):
+        raise CloudError(
+            f"{reservation.id} {problem}, {timeouts.most_s / 60:.0f} minutes after the first"
+            " request",
+            f"repeat the command later; `gpuctl capacity {resolved.instance_type.name}` shows its"
+            " places",
+            "ReservationCapacityExceeded",
+        )
 
 
 def _seconds_until(moment: datetime) -> float:

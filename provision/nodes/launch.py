@@ -23,6 +23,7 @@ from provision.capacity.claim import (
     try_zones,
 )
 from provision.capacity.reservations import await_reservation
+from provision.capacity.times import CAPACITY_TIMES, CapacityTimes
 from provision.nodes.foreign_tags import refresh_foreign_tags
 from provision.removal.sweep import sweep
 from provision.setup.machines import BASTION
@@ -45,18 +46,20 @@ class FleetLaunch:
     target: Target
     on_zone: Callable[[Resolved], None]
     replace: tuple[str, ...] = ()
+    times: CapacityTimes = CAPACITY_TIMES
 
     def carry_out(self, report: Reporter) -> Fleet:
         """Carry out the plan, and return the fleet. A new cluster that fails is removed again.
 
         Raises CloudError if AWS refuses the capacity, InfraError if Pulumi fails.
         """
-        await_reservation(self.resolved, self.target, report)
+        await_reservation(self.resolved, self.target, report, self.times.cleanup)
         is_new = not self.stack.exists()
         try:
             kind = self.resolved.cluster.capacity.type
             if kind == "spot" and is_new:
-                return try_zones(self.resolved, self._request, self._spot_attempt(report), report)
+                attempt = self._spot_attempt(report)
+                return try_zones(self.resolved, self._request, attempt, report, self.times)
             if kind == "spot" and self._new_nodes:
                 return self._add_spot_nodes(report)
             if kind == "on-demand" and self._new_nodes:
@@ -88,7 +91,7 @@ class FleetLaunch:
     ) -> AbstractContextManager[Claim]:
         """Reserve capacity for all new nodes until the block ends."""
         count = len(self._new_nodes)
-        return claim_capacity(placed, count, self.target, report, has_group=has_group)
+        return claim_capacity(placed, count, self.target, report, self.times, has_group=has_group)
 
     def _places(self, claim: Claim) -> Claims:
         return dict.fromkeys(self._new_nodes, claim.id)
@@ -204,7 +207,7 @@ class FleetLaunch:
                     raise
                 detail = f"{error.code or 'it failed'}: launched again"
                 report(Progress("capacity", error.resource, "running", detail))
-                await_reservation(placed, self.target, report)
+                await_reservation(placed, self.target, report, self.times.cleanup)
         raise AssertionError("unreachable")
 
     def _in_zone(self, zone: str) -> Resolved:

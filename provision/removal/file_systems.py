@@ -1,11 +1,11 @@
 """The removal of shared file systems, including their data."""
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
-from config.errors import CloudError
+from config.errors import CloudError, GpuctlError
+from config.polling import Timeouts, poll, retry
 from config.target import Target
 from provision.aws.clients import call_unless_gone, client
 from provision.aws.resources import KINDS, Resource
@@ -15,8 +15,7 @@ _BUSY = frozenset(
     {"IncorrectFileSystemLifeCycleState", "IncorrectMountTargetState", "FileSystemInUse"}
 )
 
-PAUSE_S = 3.0
-WAIT_S = 20 * 60
+_WAIT = Timeouts(20 * 60, 3)
 """botocore has no waiter for these services; FSx takes minutes to delete a file system."""
 
 
@@ -59,26 +58,18 @@ def _describe(aws: Any, service: str, file_system_id: str) -> Any:
     return aws.describe_file_systems(FileSystemIds=[file_system_id])["FileSystems"]
 
 
+def _is_busy(error: GpuctlError) -> bool:
+    return isinstance(error, CloudError) and error.code in _BUSY
+
+
 def _when_allowed(remove: Callable[[], Any]) -> None:
     """Call `remove` until AWS allows it; AWS deletes nothing that it is still creating."""
-    end = time.monotonic() + WAIT_S
-    while True:
-        try:
-            call_unless_gone(remove, _GONE)
-        except CloudError as error:
-            if error.code not in _BUSY or time.monotonic() > end:
-                raise
-            time.sleep(PAUSE_S)
-        else:
-            return
+    retry(lambda: call_unless_gone(remove, _GONE), _is_busy, _WAIT)
 
 
 def _until_gone(ask: Callable[[], Any], what: str) -> None:
     """Wait until `ask` finds nothing any more. Raises CloudError after 20 minutes."""
-    end = time.monotonic() + WAIT_S
-    while call_unless_gone(ask, _GONE):
-        if time.monotonic() > end:
-            raise CloudError(
-                f"AWS did not remove {what} within 20 minutes", "repeat `gpuctl down` later"
-            )
-        time.sleep(PAUSE_S)
+    if not poll(lambda: None if call_unless_gone(ask, _GONE) else True, _WAIT):
+        raise CloudError(
+            f"AWS did not remove {what} within 20 minutes", "repeat `gpuctl down` later"
+        )

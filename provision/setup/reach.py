@@ -37,12 +37,11 @@ async def reach_every_node(
     connections: "Connections | KeptConnections",
     inventory: Inventory,
     report: Reporter,
-    patience_s: int | None = None,
+    patience_s: int = REACH_PATIENCE_S,
 ) -> None:
     """Wait until the head has reached every other node by ssh.
 
-    Raises NodeError with a line for each node that it has not reached within `patience_s`,
-    by default REACH_PATIENCE_S.
+    Raises NodeError with a line for each node that it has not reached within `patience_s`.
     """
     head, *others = inventory.nodes
     left = {node.private_ip: node for node in others}
@@ -50,7 +49,6 @@ async def reach_every_node(
         return
     for node in others:
         report(Progress("reach", node.name, "running", f"from {head.name}"))
-    patience_s = REACH_PATIENCE_S if patience_s is None else patience_s
     settings = (f"PATIENCE={patience_s}", f"AT_ONCE={_AT_ONCE}")
     command = shlex.join(["env", *settings, "bash", "-c", _SCRIPT])
     lines = []

@@ -56,8 +56,8 @@ def plugin_path(target: Target) -> str | None:
     return shutil.which(target.session_plugin[0])
 
 
-def plugin_version(command: Sequence[str]) -> tuple[int, ...] | None:
-    """Return the version that the plugin prints, or None if it prints none.
+def plugin_version(command: Sequence[str], most_s: float = _VERSION_S) -> tuple[int, ...] | None:
+    """Return the version that the plugin prints within `most_s`, or None if it prints none.
 
     `session-manager-plugin --version` prints the number alone (sessionmanagerplugin/session/
     session.go of aws/session-manager-plugin@040f79d7).
@@ -68,7 +68,7 @@ def plugin_version(command: Sequence[str]) -> tuple[int, ...] | None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=_VERSION_S,
+            timeout=most_s,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -124,20 +124,22 @@ def become_session(instance_id: str, target: Target) -> None:
 class Agents:
     """The SSM agents of a cluster's nodes; they register some time after the boot."""
 
-    def __init__(self, ssm: "SSMClient", nodes: Sequence[Node]) -> None:
-        self._ssm = ssm
+    def __init__(
+        self, ssm: "SSMClient", nodes: Sequence[Node], patience_s: float = ONLINE_PATIENCE_S
+    ) -> None:
+        self._ssm, self._patience_s = ssm, patience_s
         self._nodes = {node.instance_id: node for node in nodes}
         self._online = {node.instance_id: asyncio.Event() for node in nodes}
 
     async def wait_until_online(self, node: Node) -> None:
         """Wait until Session Manager reaches the node; raise NodeError if it does not in time."""
         try:
-            async with asyncio.timeout(ONLINE_PATIENCE_S):
+            async with asyncio.timeout(self._patience_s):
                 await self._online[node.instance_id].wait()
         except TimeoutError:
             raise NodeError(
                 f"{node.name} ({node.instance_id}) is not online in Session Manager after"
-                f" {ONLINE_PATIENCE_S // 60} min",
+                f" {self._patience_s // 60:.0f} min",
                 "its image must have AWS's SSM agent, and its subnet must reach the endpoints ssm,"
                 " ssmmessages and ec2messages; check the instance's console output",
             ) from None

@@ -268,10 +268,18 @@ def test_a_warning_where_credentials_end_before_the_work(
     )
 
 
+def sign_ins(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make it the user's home; return the folder in which the AWS CLI keeps sign-ins."""
+    monkeypatch.setenv("HOME", str(home))
+    folder = home / ".aws/sso/cache"
+    folder.mkdir(parents=True)
+    return folder
+
+
 def test_the_end_of_a_sign_in_is_known_unless_it_renews_itself(
     profiles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("provision.aws.account.SIGN_INS", profiles)
+    kept = sign_ins(profiles, monkeypatch) / f"{sha1(b'corp').hexdigest()}.json"
     (profiles / "AWS_CONFIG_FILE").write_text(
         "[profile work]\nsso_session = corp\nsso_account_id = 123456789012\nsso_role_name = ml\n"
         "[sso-session corp]\nsso_start_url = https://corp.awsapps.com/start\n"
@@ -279,7 +287,6 @@ def test_the_end_of_a_sign_in_is_known_unless_it_renews_itself(
     )
     target = Target("aws", "us-east-1", profiles, environment={"AWS_PROFILE": "work"})
     token = {"accessToken": "a", "expiresAt": "2026-11-22T12:00:00Z"}
-    kept = profiles / f"{sha1(b'corp').hexdigest()}.json"
     kept.write_text(json.dumps(token))
     assert credentials_end(target) == datetime(2026, 11, 22, 12, tzinfo=UTC)
     kept.write_text(json.dumps({**token, "refreshToken": "r"}))
@@ -294,14 +301,14 @@ def test_the_end_of_a_sign_in_is_known_unless_it_renews_itself(
 def test_the_end_of_a_sign_in_without_a_session_is_known(
     profiles: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("provision.aws.account.SIGN_INS", profiles)
+    kept = sign_ins(profiles, monkeypatch)
     url = "https://corp.awsapps.com/start"
     (profiles / "AWS_CONFIG_FILE").write_text(
         f"[{'default' if name == 'default' else 'profile old'}]\nsso_start_url = {url}\n"
         "sso_region = us-east-1\nsso_account_id = 123456789012\nsso_role_name = ml\n"
     )
     token = {"accessToken": "a", "expiresAt": "2026-11-22T12:00:00Z"}
-    (profiles / f"{sha1(url.encode()).hexdigest()}.json").write_text(json.dumps(token))
+    (kept / f"{sha1(url.encode()).hexdigest()}.json").write_text(json.dumps(token))
     given = {} if name == "default" else {"AWS_PROFILE": name}
     target = Target("aws", "us-east-1", profiles, environment=given)
     assert credentials_end(target) == datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -1,6 +1,7 @@
 """One request claims a whole cluster: what is repeated, what is not, and when it is let go."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from config.cluster.resolved import Resolved
 from config.errors import CloudError
+from config.polling import Timeouts
 from config.progress import Progress, silent
 from config.target import Target
 from lab import fault_table
@@ -19,6 +21,7 @@ from provision.aws.instance_types import offers
 from provision.aws.resources import KINDS
 from provision.capacity import claim
 from provision.capacity.claim import NoCapacity, claim_capacity, try_zones
+from provision.capacity.times import CAPACITY_TIMES
 from tests import golden
 from tests.infra.region import CREDENTIALS, Worlds, child, client, resolved
 from tests.lab.world import World
@@ -29,6 +32,7 @@ pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[2] / "docs"
 
 ZONES = ("us-east-1a", "us-east-1b")
+SOON = replace(CAPACITY_TIMES, active=Timeouts(600, 0.05), known=Timeouts(120, 0.05))
 
 
 @pytest.fixture
@@ -60,13 +64,10 @@ def test_a_claim_is_held_and_let_go(there: Target) -> None:
     assert held["State"] == "cancelled"
 
 
-def test_a_claim_that_is_pending_is_awaited_before_the_launch(
-    there: Target, faults: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claim, "POLL_S", 0.05)
+def test_a_claim_that_is_pending_is_awaited_before_the_launch(there: Target, faults: Path) -> None:
     wanted, told = cluster(there), list[Progress]()
     fault_table.write(faults, {"claim-pending": ["1"]})
-    with claim_capacity(wanted, 2, there, told.append):
+    with claim_capacity(wanted, 2, there, told.append, SOON):
         assert [held["State"] for held in reservations(there)] == ["active"]
     assert [(p.subject, p.state, p.detail) for p in told if p.state != "running"] == [
         (ZONES[0], "start", "2 x p4d.24xlarge"),
@@ -77,9 +78,8 @@ def test_a_claim_that_is_pending_is_awaited_before_the_launch(
 
 
 def test_a_claim_that_fails_after_aws_accepted_it_is_a_refusal_of_its_zone(
-    there: Target, faults: Path, monkeypatch: pytest.MonkeyPatch
+    there: Target, faults: Path
 ) -> None:
-    monkeypatch.setattr(claim, "POLL_S", 0.05)
     wanted, told = cluster(there), list[Progress]()
     fault_table.write(faults, {"claim-failed": [ZONES[0]]})
     with claim_capacity(wanted, 2, there, told.append) as made:
@@ -126,13 +126,11 @@ def test_nodes_that_run_take_no_place_of_a_claim(there: Target) -> None:
         assert held["AvailableInstanceCount"] == 2
 
 
-def test_a_claim_that_stays_pending_ends_up(
-    there: Target, faults: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claim, "ACTIVE_WITHIN_S", -1.0)
+def test_a_claim_that_stays_pending_ends_up(there: Target, faults: Path) -> None:
     wanted, told = cluster(there), list[Progress]()
+    never = replace(CAPACITY_TIMES, active=Timeouts(0, 1))
     fault_table.write(faults, {"claim-pending": ["600"]})
-    with pytest.raises(CloudError) as caught, claim_capacity(wanted, 2, there, told.append):
+    with pytest.raises(CloudError) as caught, claim_capacity(wanted, 2, there, told.append, never):
         raise AssertionError("the claim is pending")
     (held,) = reservations(there)
     which = held["CapacityReservationId"]
@@ -148,10 +146,9 @@ def test_a_claim_that_stays_pending_ends_up(
 
 
 def test_a_claim_is_in_the_new_placement_group_also_before_ec2_lists_it(
-    there: Target, faults: Path, monkeypatch: pytest.MonkeyPatch
+    there: Target, faults: Path
 ) -> None:
     """Instances that start in the group would not use a claim outside of it."""
-    monkeypatch.setattr(claim, "POLL_S", 0.05)
     wanted = cluster(there)
     fault_table.write(faults, {"consistency": ["1"]})
     tags: Any = [{"Key": key, "Value": value} for key, value in wanted.tags.items()]
@@ -160,31 +157,28 @@ def test_a_claim_is_in_the_new_placement_group_also_before_ec2_lists_it(
         Strategy="cluster",
         TagSpecifications=[{"ResourceType": "placement-group", "Tags": tags}],
     )["PlacementGroup"]
-    with claim_capacity(wanted, 2, there, silent, has_group=True):
+    with claim_capacity(wanted, 2, there, silent, SOON, has_group=True):
         (held,) = reservations(there)
         assert held["PlacementGroupArn"] == group["GroupArn"]
 
 
-def test_a_placement_group_that_ec2_never_lists_is_reported(
-    there: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claim, "KNOWN_WITHIN_S", -1.0)
+def test_a_placement_group_that_ec2_never_lists_is_reported(there: Target) -> None:
+    never = replace(CAPACITY_TIMES, known=Timeouts(0, 1))
     with (
         pytest.raises(CloudError) as caught,
-        claim_capacity(cluster(there), 2, there, silent, has_group=True),
+        claim_capacity(cluster(there), 2, there, silent, never, has_group=True),
     ):
         raise AssertionError("there is no group")
     assert str(caught.value) == (
-        "EC2 does not list the placement group of cluster 'demo' -1 s after its creation; repeat"
+        "EC2 does not list the placement group of cluster 'demo' 0 s after its creation; repeat"
         " `gpuctl up` later"
     )
     assert reservations(there) == []
 
 
 def test_a_claim_that_ec2_does_not_know_yet_is_cancelled_all_the_same(
-    there: Target, faults: Path, monkeypatch: pytest.MonkeyPatch
+    there: Target, faults: Path
 ) -> None:
-    monkeypatch.setattr(claim, "POLL_S", 0.05)
     wanted = cluster(there)
     fault_table.write(faults, {"consistency": ["1"]})
 
@@ -192,7 +186,7 @@ def test_a_claim_that_ec2_does_not_know_yet_is_cancelled_all_the_same(
         if progress.state == "running":
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), claim_capacity(wanted, 2, there, interrupt):
+    with pytest.raises(KeyboardInterrupt), claim_capacity(wanted, 2, there, interrupt, SOON):
         raise AssertionError("the claim is pending")
     faults.unlink()
     assert [held["State"] for held in reservations(there)] == ["cancelled"]

@@ -14,14 +14,16 @@ import pytest
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
 from config.errors import CloudError, GpuctlError, InfraError, Interrupted
+from config.polling import Timeouts
 from config.progress import Progress, Reporter, silent
 from infra.fleet import NO_CLAIMS, Claims, Fleet
 from infra.stack.installation import Engine
 from infra.stack.stack import Stack
 from lab import fault_table
 from provision.aws.resources import find
-from provision.capacity import claim, reservations
+from provision.capacity import claim
 from provision.capacity.claim import NoCapacity
+from provision.capacity.times import CAPACITY_TIMES
 from provision.down import down
 from provision.nodes.launch import FleetLaunch
 from provision.preflight.preflight import resolve
@@ -52,6 +54,7 @@ class Upped:
         self.kind: type[Stack] = Stack
         self.fields: dict[str, Any] = {}
         self.replace: tuple[str, ...] = ()
+        self.times = CAPACITY_TIMES
 
     def up(self, nodes: int, **capacity: Any) -> None:
         cluster = Cluster.model_validate(
@@ -78,7 +81,9 @@ class Upped:
             self.told.append(told)
             self.hears(told)
 
-        launch = FleetLaunch(resolved, plan, stack, self.here.target, settled, self.replace)
+        launch = FleetLaunch(
+            resolved, plan, stack, self.here.target, settled, self.replace, self.times
+        )
         launch.carry_out(report)
 
     @property
@@ -418,10 +423,8 @@ def test_somebody_elses_cluster_of_the_same_name_is_left_alone(
     assert ([one["InstanceId"] for one in fleet.running], fleet.left) == (running, there)
 
 
-def test_wait_tries_the_zones_again_and_tells(
-    fleet: Upped, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claim, "FIRST_PAUSE_S", 0.05)
+def test_wait_tries_the_zones_again_and_tells(fleet: Upped) -> None:
+    fleet.times = replace(CAPACITY_TIMES, rounds=Timeouts(0, 0.05))
     room(fleet.here, 0, 0, 0)
 
     def open_a_zone(told: Progress) -> None:
@@ -438,10 +441,8 @@ def test_wait_tries_the_zones_again_and_tells(
     assert said[0].startswith("no zone has 2 x p4d.24xlarge: next try in ")
 
 
-def test_wait_that_is_over_says_what_was_tried(
-    fleet: Upped, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claim, "FIRST_PAUSE_S", 0.2)
+def test_wait_that_is_over_says_what_was_tried(fleet: Upped) -> None:
+    fleet.times = replace(CAPACITY_TIMES, rounds=Timeouts(0, 0.2))
     room(fleet.here, 1, 0, 0)
     with pytest.raises(claim.NoCapacity) as caught:
         fleet.up(2, wait="2s")
@@ -521,9 +522,9 @@ def in_block(fleet: Upped, **fields: Any) -> list[str]:
 
 
 @pytest.fixture
-def waits(fleet: Upped, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def waits(fleet: Upped) -> list[str]:
     """What is told about waiting for places in a block, which are free after the first of it."""
-    monkeypatch.setattr(reservations, "POLL_S", 0.2)
+    fleet.times = replace(CAPACITY_TIMES, cleanup=Timeouts(1200, 0.2))
     fault_table.write(fleet.here.faults, {"block-cleanup": ["600"]})
     waits: list[str] = []
 
@@ -562,13 +563,11 @@ def test_nodes_in_a_block_that_are_replaced_wait_for_the_places_of_the_old_ones(
     assert waits[0].startswith("has 0 of 2 places free, 2 are needed: waits until ")
 
 
-def test_a_place_in_a_block_that_is_never_free_ends_the_wait(
-    fleet: Upped, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_place_in_a_block_that_is_never_free_ends_the_wait(fleet: Upped) -> None:
     before = in_block(fleet)
     fault_table.write(fleet.here.faults, {"block-cleanup": ["600"]})
     client(fleet.here.target).terminate_instances(InstanceIds=before)
-    monkeypatch.setattr(reservations, "CLEANUP_WITHIN", timedelta(0))
+    fleet.times = replace(CAPACITY_TIMES, cleanup=Timeouts(0, 1))
     (block,) = fleet.claims
     with pytest.raises(CloudError) as caught:
         in_block(fleet)

@@ -17,7 +17,6 @@ from cli.render.status import status_lines
 from lab.machines.hardware_faults import SMI
 from nodes.keys import generate_pair
 from provision.setup.cloud_init import bastion_user_data, node_user_data
-from provision.setup.lease import idle_watch
 from provision.setup.lease.idle_watch import Idleness, Question, gpus_work, has_login, peers
 from provision.setup.lease.units import (
     EXTENSION_OF_BASTION,
@@ -206,13 +205,10 @@ def test_a_gpu_is_idle_only_if_it_says_so(output: str | None, expected: bool) ->
     assert gpus_work(output) is expected
 
 
-def test_a_command_that_hangs_fails_or_is_missing_is_no_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_that_hangs_fails_or_is_missing_is_no_answer(tmp_path: Path) -> None:
     """As nvidia-smi hangs in a driver: SIGTERM does not end it, and its killed process remains."""
-    monkeypatch.setattr(idle_watch, "ANSWER_S", 0.5)
     starts = tmp_path / "starts"
-    question = Question("sh", "-c", f"echo >> {starts}; exec sleep 600")
+    question = Question("sh", "-c", f"echo >> {starts}; exec sleep 600", answer_s=0.5)
     assert question.answer() is None
     assert Question("sh", "-c", "echo 0; exit 15").answer() is None  # a GPU is lost
     assert Question(str(tmp_path / "no-such-tool")).answer() == ""  # no driver, so no GPU at work
@@ -222,11 +218,12 @@ def test_a_command_that_hangs_fails_or_is_missing_is_no_answer(
 def test_a_command_that_hangs_is_not_started_a_second_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(idle_watch, "ANSWER_S", 0.5)
     monkeypatch.setattr(subprocess.Popen, "kill", lambda _: None)  # as in a driver: it goes on
     starts, release = tmp_path / "starts", tmp_path / "release"
     os.mkfifo(release)
-    question = Question("sh", "-c", f"echo >> {starts}; read -r _ < {release}; echo 7")
+    question = Question(
+        "sh", "-c", f"echo >> {starts}; read -r _ < {release}; echo 7", answer_s=0.5
+    )
     assert [question.answer() for _ in range(3)] == [None] * 3
     assert starts.read_text() == "\n"
     release.write_text("\n")  # the driver answers again
@@ -244,9 +241,8 @@ def await_answer(question: Question) -> str | None:
 
 @pytest.mark.parametrize(("fault", "expected"), [("mig", "[N/A]\n[N/A]\n"), ("smi", None)])
 def test_a_gpu_of_the_lab_in_mig_mode_or_with_a_hanging_driver_is_not_idle(
-    fault: str, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fault: str, expected: str | None, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(idle_watch, "ANSWER_S", 1.0)
     real, shown = tmp_path / "real", tmp_path / "nvidia-smi"
     real.write_text("#!/bin/sh\nprintf '0\\n0\\n'\n")
     shown.write_text(SMI[fault].replace("/usr/bin/nvidia-smi", str(real)))
@@ -254,7 +250,7 @@ def test_a_gpu_of_the_lab_in_mig_mode_or_with_a_hanging_driver_is_not_idle(
         tool.chmod(0o755)
     query = ("--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
     assert gpus_work(Question(str(real), *query).answer()) is False
-    answer = Question(str(shown), *query).answer()
+    answer = Question(str(shown), *query, answer_s=1.0).answer()
     assert answer == expected
     assert gpus_work(answer) is True
 

@@ -63,13 +63,10 @@ def test_a_node_that_answers_late_is_tried_again(tries: Path) -> None:
     assert sorted(tries.read_text().split()) == ["10.213.1.11", "10.213.1.12", "10.213.1.12"]
 
 
-def test_nodes_that_are_not_reached_are_named_with_what_ssh_said(
-    tries: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reach, "REACH_PATIENCE_S", 0)
+def test_nodes_that_are_not_reached_are_named_with_what_ssh_said(tries: Path) -> None:
     seen: list[Progress] = []
     with pytest.raises(NodeError) as raised:
-        asyncio.run(reach.reach_every_node(Head(), make_inventory(5), seen.append))
+        asyncio.run(reach.reach_every_node(Head(), make_inventory(5), seen.append, 0))
     complaint = "ssh: connect to host 10.213.1.{} port 22: refused"
     said = [
         "node0 cannot reach node2 (10.213.1.12) by ssh: it said nothing",

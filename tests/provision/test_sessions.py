@@ -131,10 +131,9 @@ def test_a_plugin_that_is_too_old_is_refused(target: Target, says: str, problem:
     session_manager.check_plugin(cluster(access="elastic-ip"), target)
 
 
-def test_a_plugin_that_hangs_is_none(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_manager, "_VERSION_S", 0.2)
+def test_a_plugin_that_hangs_is_none(target: Target) -> None:
     Path(target.session_plugin[0]).write_text("#!/bin/sh\nexec sleep 1000\n")
-    assert session_manager.plugin_version(target.session_plugin) is None
+    assert session_manager.plugin_version(target.session_plugin, 0.2) is None
 
 
 def test_the_labs_plugin_is_new_enough() -> None:
@@ -206,13 +205,12 @@ def node(rank: int, instance: str) -> Node:
 
 
 def test_nodes_are_waited_for_until_they_are_online(
-    target: Target, instances: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    target: Target, instances: tuple[str, str]
 ) -> None:
-    monkeypatch.setattr(session_manager, "ONLINE_PATIENCE_S", 2)
     nodes = [node(0, instances[0]), node(1, instances[1])]
 
     async def main() -> None:
-        agents = session_manager.Agents(client(target, "ssm"), nodes)
+        agents = session_manager.Agents(client(target, "ssm"), nodes, patience_s=2)
         watching = asyncio.create_task(agents.watch())
         await agents.wait_until_online(nodes[0])
         try:
@@ -227,7 +225,7 @@ def test_nodes_are_waited_for_until_they_are_online(
     )
 
 
-def test_five_minutes_are_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_five_minutes_are_promised() -> None:
     docs = Path(__file__).parents[2] / "docs/do/network.md"
     assert "online in Session Manager, five minutes at most." in docs.read_text()
     assert session_manager.ONLINE_PATIENCE_S == 5 * 60

@@ -86,8 +86,8 @@ def gpus_work(answer: str | None) -> bool:
 class Question:
     """A command that is asked again and again. One that hangs is not started a second time."""
 
-    def __init__(self, *command: str) -> None:
-        self._command = command
+    def __init__(self, *command: str, answer_s: float = ANSWER_S) -> None:
+        self._command, self._answer_s = command, answer_s
         self._hung: subprocess.Popen[str] | None = None
 
     def answer(self) -> str | None:
@@ -110,7 +110,7 @@ class Question:
         except OSError:
             return None
         try:
-            output, _ = process.communicate(timeout=ANSWER_S)
+            output, _ = process.communicate(timeout=self._answer_s)
         except subprocess.TimeoutExpired:
             process.kill()
             try:
