@@ -2,7 +2,7 @@
 
     sudo .venv/bin/python -m benchmarks.failures [--json] [--times 3]
 
-The rows are those of docs/understand/failures.md that need no machine of their own to die.
+The rows are those of docs/look-up/failures.md that need no machine of their own to die.
 `noticed` are the
 seconds from the failure to its event in the run's journal, `ended` those to the run's end, when no
 process of it is left on any node: best of so many times.

@@ -20,7 +20,7 @@ app = typer.Typer(
     cls=CommandGroup,
     help="The lab: an AWS region on this machine, to rehearse in.\n\n"
     "$ gpuctl lab start\n$ gpuctl lab status --lab=b",
-    epilog="understand/lab.md",
+    epilog="do/rehearse.md",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -31,14 +31,14 @@ fault = typer.Typer(
     cls=CommandGroup,
     help="Faults, with which the lab answers AWS's errors, to rehearse failures.\n\n"
     "$ gpuctl lab fault list\n$ gpuctl lab fault set no-capacity us-east-1a",
-    epilog="understand/lab.md",
+    epilog="do/rehearse.md",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 app.add_typer(fault, name="fault")
 
 
-@fault.command("list", cls=Command, epilog="understand/lab.md")
+@fault.command("list", cls=Command, epilog="look-up/lab-faults.md")
 def list_faults(context: typer.Context) -> None:
     """Show every fault that the lab can inject, and those that are set.
 
@@ -58,7 +58,7 @@ def _faults(now: "Faults", out: "Output") -> "Iterator[str]":
     yield from out.table(("NOW", "FAULT", "AWS'S CODE, AND WHAT IT MEANS"), rows)
 
 
-@fault.command("set", cls=Command, epilog="understand/lab.md")
+@fault.command("set", cls=Command, epilog="look-up/lab-faults.md")
 def set_fault(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="FAULT", help="One of `gpuctl lab fault list`.")],
@@ -81,7 +81,7 @@ def set_fault(
     output(context).show({fault: list(now[fault]) for fault in now}, text)
 
 
-@fault.command("clear", cls=Command, epilog="understand/lab.md")
+@fault.command("clear", cls=Command, epilog="look-up/lab-faults.md")
 def clear_fault(
     context: typer.Context,
     names: Annotated[
@@ -97,7 +97,7 @@ def clear_fault(
     output(context).show({name: list(left[name]) for name in left}, ())
 
 
-@app.command(cls=Command, epilog="understand/lab.md")
+@app.command(cls=Command, epilog="do/rehearse.md")
 def start(context: typer.Context) -> None:
     """Start the lab, if it is not up.
 
@@ -111,7 +111,7 @@ def start(context: typer.Context) -> None:
     _show(labs, out)
 
 
-@app.command(cls=Command, epilog="understand/lab.md")
+@app.command(cls=Command, epilog="do/rehearse.md")
 def stop(
     context: typer.Context,
     every: Annotated[bool, typer.Option("--all", help="Stop every lab of this machine.")] = False,
@@ -129,7 +129,7 @@ def stop(
     _show(labs, out)
 
 
-@app.command(cls=Command, epilog="understand/lab.md")
+@app.command(cls=Command, epilog="do/rehearse.md")
 def status(
     context: typer.Context,
     leftovers: Annotated[
@@ -149,7 +149,7 @@ def status(
     _show(lab.status(here), out)
 
 
-@app.command(cls=Command, epilog="understand/lab.md")
+@app.command(cls=Command, epilog="do/rehearse.md")
 def images(
     context: typer.Context,
     flavours: Annotated[

@@ -32,14 +32,14 @@ app = typer.Typer(
     cls=_QueueGroup,
     help="Show the runs on a cluster, and change their order.\n\n"
     "$ gpuctl queue demo\n$ gpuctl queue move nccl-tests first\n$ gpuctl queue drop nccl-tests",
-    epilog="do/runs.md",
+    epilog="do/queue.md",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
 )
 
 
-@app.command(cls=Command, epilog="do/runs.md")
+@app.command(cls=Command, epilog="do/queue.md")
 def show(context: typer.Context, cluster: ClusterArgument) -> None:
     """Show the runs on a cluster, those that wait in their order.
 
@@ -48,7 +48,7 @@ def show(context: typer.Context, cluster: ClusterArgument) -> None:
     _show(run_queue.queue(chosen_target(context), cluster), output(context))
 
 
-@app.command(cls=Command, epilog="do/runs.md")
+@app.command(cls=Command, epilog="do/queue.md")
 def move(
     context: typer.Context,
     run: RunArgument,
@@ -68,7 +68,7 @@ def move(
     _show(queue, out)
 
 
-@app.command(cls=Command, epilog="do/runs.md")
+@app.command(cls=Command, epilog="do/queue.md")
 def drop(context: typer.Context, run: RunArgument) -> None:
     """Take a run that waits out of the queue.
 

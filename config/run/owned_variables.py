@@ -40,7 +40,7 @@ class Owned:
 
 _EVERYWHERE = (
     Owned("DSTACK_*", "gpuctl", "the node's place in the run, by dstack's names", _DSTACK),
-    Owned("GPUCTL_*", "gpuctl", "the node's place in the run", "docs/do/runs.md"),
+    Owned("GPUCTL_*", "gpuctl", "the node's place in the run", "docs/look-up/environment.md"),
 )
 
 _NODES = (

@@ -1,4 +1,4 @@
-"""The generated parts of docs/look-up/modes.md and docs/understand/rdma.md.
+"""The generated parts of docs/look-up/modes.md and docs/look-up/network.md.
 
 They are rules, environment and network presets.
 
@@ -22,7 +22,7 @@ def modes_reference() -> str:
 
 def pages() -> list[GeneratedPage]:
     """Return the pages."""
-    references = {"look-up/modes.md": modes_reference(), "understand/rdma.md": presets_reference()}
+    references = {"look-up/modes.md": modes_reference(), "look-up/network.md": presets_reference()}
     return [
         GeneratedPage(name, "engine.plan.mode_reference", text) for name, text in references.items()
     ]

@@ -1,4 +1,4 @@
-"""The generated half of docs/do/dstack.md."""
+"""The generated part of docs/look-up/dstack-keys.md."""
 
 from formats.dstack.dstack_keys import ANSWERS, KEYS, TYPES
 

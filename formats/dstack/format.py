@@ -59,5 +59,5 @@ FORMAT = Format(
     },
     key_hint="dstack's tasks have it: docs/do/dstack.md",
     task_forms={"retry": RETRY_FORMS},
-    pages=lambda: {"do/dstack.md": dstack_reference()},
+    pages=lambda: {"look-up/dstack-keys.md": dstack_reference()},
 )

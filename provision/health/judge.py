@@ -37,7 +37,7 @@ def _of_node(
                 severity="reboot",
                 remedy="`gpuctl status` shows whether the machine runs; if it does, reboot it,"
                 " otherwise `gpuctl heal` makes it again",
-                source="docs/do/health.md",
+                source="docs/look-up/health-rules.md",
             )
         ]
     return [

@@ -1,4 +1,4 @@
-"""The generated part of docs/do/health.md: the table of rules.
+"""The generated part of docs/look-up/health-rules.md: the table of rules.
 
 `python -m provision.health.reference` writes it.
 """
@@ -44,7 +44,7 @@ def _xid_errors() -> Iterator[str]:
 
 def page() -> GeneratedPage:
     """Return the page."""
-    return GeneratedPage("do/health.md", "provision.health.reference", reference())
+    return GeneratedPage("look-up/health-rules.md", "provision.health.reference", reference())
 
 
 if __name__ == "__main__":

@@ -46,7 +46,9 @@ def judge(
         if grave:
             causes[node.name] = "; ".join(deviation.text for deviation in grave)
     if lines:
-        hints += ["docs/do/health.md has every check"] if len(lines) > len(failed) else []
+        hints += (
+            ["docs/look-up/health-rules.md has every check"] if len(lines) > len(failed) else []
+        )
         raise BrokenNodes("\n".join(lines), "\n".join(hints), causes)
 
 

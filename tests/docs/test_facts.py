@@ -84,7 +84,7 @@ def _texts() -> tuple[str, ...]:
 
 
 def _symptoms() -> list[str]:
-    rows = re.findall(r"^\| `([^`]+)` \|", _page("docs/do/troubleshooting.md"), re.MULTILINE)
+    rows = re.findall(r"^\| `([^`]+)` \|", _page("docs/look-up/troubleshooting.md"), re.MULTILINE)
     return [row for row in rows if " " in row and not row.startswith("gpuctl")]
 
 

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/understand/failures.md").read_text()
+PAGE = (ROOT / "docs/look-up/failures.md").read_text()
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 ON_MACHINES = re.compile(r"tests/e2e/.*|tests/engine/.*on_machines\.py")
 

@@ -1,4 +1,4 @@
-"""gpuctl's column in docs/understand/requests.md is what the golden requests have."""
+"""gpuctl's column in docs/look-up/requests.md is what the golden requests have."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from provision.permissions.provider_calls import CALLS, SPOT
 from tests.docs.pages import HOME
 from tests.plans.requests import GOLDEN, LAUNCH, TYPES
 
-PAGE = (HOME / "docs/understand/requests.md").read_text()
+PAGE = (HOME / "docs/look-up/requests.md").read_text()
 CLAIM = "CreateCapacityReservation"
 NOT_SENT = "not sent"
 

@@ -1,4 +1,4 @@
-"""Rows of docs/understand/failures.md on two machines: what happens, and what gpuctl makes of it.
+"""Rows of docs/look-up/failures.md on two machines: what happens, and what gpuctl makes of it.
 
 Tests and benchmarks/failures.py use them. Each row does to a real run what its name says.
 """

@@ -43,5 +43,5 @@ def test_failed_set_ups_and_findings_are_one_error() -> None:
     first, second = caught.value.message.splitlines()
     assert first == failed.message
     assert second.startswith(f"node1 ({NODE1.private_ip}): GPUs: expected 8, actual 7 (isolate: ")
-    assert caught.value.hint == "its console\ndocs/do/health.md has every check"
+    assert caught.value.hint == "its console\ndocs/look-up/health-rules.md has every check"
     assert [(one.subject, one.state) for one in told] == [("node1", "failed"), ("node2", "done")]

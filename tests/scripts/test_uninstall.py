@@ -16,7 +16,7 @@ TOOLS = (
 )
 
 CACHED = ("chromium", "engine", "go", "lab", "pulumi", "pycache", "pypy3", "repos", "sshd")
-"""What gpuctl and its tests keep in the cache (docs/understand/lab.md)."""
+"""What gpuctl and its tests keep in the cache (docs/look-up/places.md)."""
 
 APT_GET = """#!/bin/bash
 echo "apt-get $*" >> "$MACHINE/calls"

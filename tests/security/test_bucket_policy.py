@@ -1,4 +1,4 @@
-"""The policy of docs/do/sharing.md, which keeps a team's members from each other's objects."""
+"""The policy of docs/understand/bucket.md, which keeps members from each other's objects."""
 
 import fnmatch
 import json
@@ -15,7 +15,7 @@ from tests.security.test_bucket import team as team  # noqa: PLC0414  a fixture
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).parents[2] / "docs/do/sharing.md"
+PAGE = Path(__file__).parents[2] / "docs/understand/bucket.md"
 BUCKET = "arn:aws:s3:::team-gpus/"
 
 

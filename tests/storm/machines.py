@@ -1,7 +1,7 @@
 """A storm over a run on machines of the lab: units, ssh, a client that makes lost nodes again.
 
 The cluster has shared storage, in which checkpoints outlive a machine. The head is not lost: that
-ends a run (docs/understand/failures.md).
+ends a run (docs/look-up/failures.md).
 """
 
 import json

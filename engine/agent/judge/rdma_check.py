@@ -3,7 +3,7 @@
 NCCL and its plugin fall back to sockets without an error, and then a run is several times slower.
 Their lines show the network of each process, the number of its interfaces, and whether connections
 use GPUDirect RDMA. The formats are those of NCCL (init.cc, transport/net.cc, net_ib, debug.cc of
-2.12 to 2.30) and of aws-ofi-nccl before and after 1.15 (docs/understand/rdma.md, 2026-11-22).
+2.12 to 2.30) and of aws-ofi-nccl before and after 1.15 (docs/look-up/network.md, 2026-11-22).
 
 Processes that write into one pipe can tear each other's lines, because stdio writes 4096 bytes at a
 time. A line that may be torn never causes a fault: patterns of a fallback match a line to its end,

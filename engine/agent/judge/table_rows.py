@@ -46,7 +46,7 @@ _PREFIXES = tuple(
         r" *\d+: ?",  # srun -l
         r"[A-Za-z0-9][\w.-]*: (?=\s|#|\d)",  # pdsh, of DeepSpeed
     )
-)  # sources: docs/do/nccl-tests.md
+)  # sources: docs/look-up/nccl-tables.md
 
 
 @dataclass(frozen=True)

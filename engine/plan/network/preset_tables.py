@@ -1,4 +1,4 @@
-"""The tables of network presets for docs/understand/rdma.md, from the data that runs use."""
+"""The tables of network presets for docs/look-up/network.md, from the data that runs use."""
 
 from collections.abc import Iterator
 

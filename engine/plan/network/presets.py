@@ -43,7 +43,7 @@ class NodeNeeds:
 
 @dataclass(frozen=True)
 class Preset:
-    """A network preset. `title` names it in docs/understand/rdma.md.
+    """A network preset. `title` names it in docs/look-up/network.md.
 
     `promises` is the transport that NCCL's lines must prove, empty for none. `unwise` are variables
     that cause a warning if a user sets them. `needs` is None if the preset fits all nodes.

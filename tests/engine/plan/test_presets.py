@@ -330,6 +330,7 @@ def test_every_name_of_a_run_file_has_one_record_and_its_place_in_the_documentat
     table = page.partition("| chosen by")[2].partition("## Proof")[0]
     rows = re.findall(r"^\| `(\w+)` \| ", table, re.MULTILINE)
     assert rows == list(PRESETS)  # the order in which `auto` tries them
+    page = (DOCS / "look-up/network.md").read_text()
     titles = re.findall(r"^## `network: (\w+)`: (.+)$", page, re.MULTILINE)
     assert titles == [(p.name, p.title) for p in PRESETS.values() if p.settings]
 

@@ -1,4 +1,4 @@
-"""Rows of docs/understand/failures.md that only machines can show: code, reason, nothing left."""
+"""Rows of docs/look-up/failures.md that only machines can show: code, reason, nothing left."""
 
 import re
 from pathlib import Path
