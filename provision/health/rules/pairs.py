@@ -13,7 +13,7 @@ def check(name: str, _: NodeFacts, fleet: AllFacts) -> list[Deviation]:
 
 RULE = Rule(
     id="pairs",
-    reads="a [bisect](bisect.md) of the cluster: each node alone, every pair, rings",
+    reads="a [bisect](../do/bisect.md) of the cluster: each node alone, every pair, rings",
     expects="at most 20 % below the median",
     severity="isolate",
     remedy=REPLACE,
