@@ -3,6 +3,7 @@
 A test compares the page.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ Written by `make docs` from the commands' own help; edit the help, not this page
   command: `gpuctl --lab up demo.yaml` and `gpuctl up demo.yaml --lab` are the same. If an option is
   given twice, the last one counts. Behind `--`, and in the command of `exec` and `ssh`, no option
   is gpuctl's: `gpuctl exec demo -- cmd --region x` passes it on.
+- Each command has `-h`, `--help`, which also names the options of all commands, and each that
+  prints a result has `--json`. They are left out below.
 - With `--json` stdout has one document and nothing else. `gpuctl logs --json` prints one object per
   line of output: `{"time": 1.5, "rank": 0, "stream": "stdout", "text": "…"}`. Progress, questions,
   warnings and errors are on stderr. Without a terminal a question is an error that names the option
@@ -42,8 +45,18 @@ def page() -> str:
     for path in names:
         text = runner.invoke(app, [*path, "--help"], prog_name="gpuctl", env=width).output
         lines = "\n".join(line.rstrip() for line in text.strip().splitlines())
+        if path:
+            lines = _without_what_all_have(lines)
         parts.append(f"## {' '.join(['gpuctl', *path])}\n\n```text\n{lines}\n```\n")
     return "\n".join(parts)
+
+
+def _without_what_all_have(text: str) -> str:
+    """Return a command's help without the lines that each command has."""
+    for line in ("-h, --help", "--json"):
+        text = re.sub(rf"\n  {line} +(Show this message and exit|One JSON document on).*", "", text)
+    text = re.sub(r"\nOptions of all commands, see[^.]*\.\n", "", text)
+    return text.replace("\n\nOptions:\n\n", "\n\n")
 
 
 def paths(command: Any) -> Iterator[list[str]]:
