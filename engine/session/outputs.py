@@ -65,12 +65,20 @@ class _Item:
 
 
 async def fetch_outputs(
-    run: KnownRun, inventory: Inventory, folder: Path, report: Reporter
+    run: KnownRun,
+    inventory: Inventory,
+    folder: Path,
+    report: Reporter,
+    command: str | None = None,
 ) -> Fetched:
     """Copy the outputs of each node to `folder/rank-N`; a failing node does not stop the others.
 
-    A node's outputs are written to `rank-N.part`, which is renamed when they are whole.
+    A node's outputs are written to `rank-N.part`, which is renamed when they are whole. `command`
+    sends them, by default the agent's.
     """
+    sends = command or shlex.join(
+        ["python3", "-IS", agent_bundle().program, "outputs", work_folder(run.run_id)]
+    )
     by_name = {node.name: node for node in inventory.nodes}
     # Ranks are those of the run: `order` may have changed them.
     nodes = [
@@ -87,7 +95,7 @@ async def fetch_outputs(
     async with connect(inventory) as connections:
 
         async def fetch(node: Node) -> tuple[int, int, list[str]]:
-            found = await _fetch(connections, run, node, folder / f"rank-{node.rank}")
+            found = await _fetch(connections, run, node, sends, folder / f"rank-{node.rank}")
             report(Progress(_STAGE, node.name, "done", f"{found[0]} files"))
             return found
 
@@ -105,12 +113,9 @@ async def fetch_outputs(
 
 
 async def _fetch(
-    connections: KeptConnections, run: KnownRun, node: Node, to: Path
+    connections: KeptConnections, run: KnownRun, node: Node, command: str, to: Path
 ) -> tuple[int, int, list[str]]:
     """Fetch one node's outputs; return the number of files, their bytes, and what was refused."""
-    work = work_folder(run.run_id)
-    program = agent_bundle().program
-    command = shlex.join(["python3", "-IS", program, "outputs", work])
     async with connections.converse(node, command) as talk:
         await talk.write(json.dumps(run.outputs).encode() + b"\n")
         talk.end_input()

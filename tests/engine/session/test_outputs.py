@@ -3,12 +3,12 @@
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +16,6 @@ from config.progress import silent
 from engine.agent.node.outputs import matches
 from engine.contract.plan import LaunchPlan
 from engine.plan.launch_plan import launch_plan
-from engine.session import outputs
 from engine.session.bundle import agent_bundle
 from engine.session.outputs import Fetched, fetch_outputs
 from tests.engine.conftest import make_run
@@ -41,10 +40,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (work / "train.py").write_text("")
     (work / "logs" / "a" / "b").mkdir(parents=True)
     (work / "logs" / "a" / "b" / "c.txt").write_text("c")
-    agent = tmp_path / "agent.pyz"
-    agent.write_bytes(agent_bundle().data)
-    monkeypatch.setattr(outputs, "work_folder", lambda _: str(work))
-    monkeypatch.setattr(outputs, "agent_bundle", lambda: SimpleNamespace(program=str(agent)))
+    (tmp_path / "agent.pyz").write_bytes(agent_bundle().data)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     return work
 
@@ -53,9 +49,16 @@ def plan_of(site: Site, *patterns: str) -> LaunchPlan:
     return launch_plan(make_run(outputs=patterns), site.inventory, "job-000001")
 
 
-def fetched(site: Site, to: Path, *patterns: str) -> Fetched:
-    plan = plan_of(site, *patterns)
-    return asyncio.run(asyncio.wait_for(fetch_outputs(plan, site.inventory, to, silent), 60))
+def fetched(site: Site, to: Path, *patterns: str, program: str = "agent.pyz") -> Fetched:
+    """Fetch to the folder what a program next to it sends of the nodes' working folder."""
+    return fetch(site, plan_of(site, *patterns), to, program)
+
+
+def fetch(site: Site, plan: LaunchPlan, to: Path, program: str = "agent.pyz") -> Fetched:
+    words = [sys.executable, "-IS", str(to.with_name(program)), "outputs"]
+    command = shlex.join([*words, str(to.with_name("work"))])
+    fetching = fetch_outputs(plan, site.inventory, to, silent, command)
+    return asyncio.run(asyncio.wait_for(fetching, 60))
 
 
 def names(folder: Path) -> list[str]:
@@ -120,32 +123,28 @@ def test_a_node_that_fails_does_not_stop_the_others(site: Site, work: Path, tmp_
 
 @pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", "", "a\0b"])
 def test_a_path_that_leaves_the_folder_is_refused(
-    site: Site, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+    site: Site, work: Path, tmp_path: Path, path: str
 ) -> None:
     bad = tmp_path / "bad.py"
     line = json.dumps({"files": [[path, "file", 0o644, "", 1]]})
     bad.write_text(f"print({line!r}); print('x')")
-    monkeypatch.setattr(outputs, "agent_bundle", lambda: SimpleNamespace(program=str(bad)))
-    got = fetched(site, tmp_path / "to", "x")
+    got = fetched(site, tmp_path / "to", "x", program="bad.py")
     assert got.failures == tuple(
         f"node{rank} sent an output with the path {path!r}" for rank in (0, 1)
     )
     assert not (tmp_path / "to").exists()
 
 
-def test_no_file_is_written_through_a_link(
-    site: Site, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_file_is_written_through_a_link(site: Site, work: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
     items = [["d", "link", 0o777, str(tmp_path), 0], ["d/evil", "file", 0o644, "", 1]]
     bad.write_text(f"print({json.dumps({'files': items})!r}); print('x')")
-    monkeypatch.setattr(outputs, "agent_bundle", lambda: SimpleNamespace(program=str(bad)))
-    fetched(site, tmp_path / "to", "x")
+    fetched(site, tmp_path / "to", "x", program="bad.py")
     assert not (tmp_path / "evil").exists()
 
 
 def test_no_link_is_created_below_a_link_of_the_node(
-    site: Site, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: Site, work: Path, tmp_path: Path
 ) -> None:
     """Such a link lies higher than its path says, and so its target could lead out."""
     bad = tmp_path / "bad.py"
@@ -156,8 +155,7 @@ def test_no_link_is_created_below_a_link_of_the_node(
         ["a/b/in/evil", "link", 0o777, "../../..", 0],
     ]
     bad.write_text(f"print({json.dumps({'files': items})!r})")
-    monkeypatch.setattr(outputs, "agent_bundle", lambda: SimpleNamespace(program=str(bad)))
-    fetched(site, tmp_path / "to", "x")
+    fetched(site, tmp_path / "to", "x", program="bad.py")
     assert not list(tmp_path.rglob("evil"))
     assert (tmp_path / "to" / "rank-0" / "a" / "b" / "in").is_symlink()
 
@@ -197,13 +195,12 @@ HEADERS = {
 
 @pytest.mark.parametrize("case", HEADERS)
 def test_hostile_list_of_outputs_is_refused_and_writes_nothing(
-    site: Site, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+    site: Site, work: Path, tmp_path: Path, case: str
 ) -> None:
     bad = tmp_path / "bad.py"
     header, message = HEADERS[case]
     bad.write_text(f"print({header})")
-    monkeypatch.setattr(outputs, "agent_bundle", lambda: SimpleNamespace(program=str(bad)))
-    got = fetched(site, tmp_path / "to", "x")
+    got = fetched(site, tmp_path / "to", "x", program="bad.py")
     assert got.failures == tuple(f"node{rank} {message}" for rank in (0, 1))
     assert not (tmp_path / "to").exists()
 
@@ -214,7 +211,7 @@ def test_node_that_the_cluster_does_not_have_is_a_failure(
     plan = plan_of(site, "result.json")
     first, other = plan.nodes
     plan = replace(plan, nodes=(first, replace(other, name="node7")))
-    got = asyncio.run(fetch_outputs(plan, site.inventory, tmp_path / "to", silent))
+    got = fetch(site, plan, tmp_path / "to")
     assert got.files == 1
     assert got.failures == (
         f"cluster {site.inventory.cluster} has no node node7, which the run names",
