@@ -1,5 +1,6 @@
 """The options that commands share, and the combined options of one command line."""
 
+import shlex
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,7 +88,21 @@ class Options:
     @property
     def output(self) -> Output:
         """Return the output with the chosen format, colours and amount."""
-        return Output(self.as_json, self.quiet, self.no_color, self.raw)
+        return Output(self.as_json, self.quiet, self.no_color, self.raw, self.program)
+
+    @property
+    def program(self) -> str:
+        """Return `gpuctl` with the given options that choose the target, for a shell."""
+        words = ["gpuctl"]
+        if self.lab_name is not None:
+            words += ["--lab-name", self.lab_name]
+        elif self.lab:
+            words.append("--lab")
+        for name in ("region", "profile", "backend"):
+            value = getattr(self, name)
+            if value is not None:
+                words += [f"--{name}", value]
+        return shlex.join(words)
 
 
 SHARED = frozenset(Options.__dataclass_fields__) - {"command", "log"}

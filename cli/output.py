@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -20,13 +21,15 @@ class Output:
     """A command's output: text, or one JSON document with `as_json`.
 
     With `as_json` stdout has the document and nothing else. `is_quiet` leaves out progress, never
-    results, warnings and errors. `is_raw`: control characters pass as they are.
+    results, warnings and errors. `is_raw`: control characters pass as they are. `program` begins
+    each command that is shown for a person: `gpuctl` with the options that choose the target.
     """
 
     as_json: bool = False
     is_quiet: bool = False
     no_color: bool = False
     is_raw: bool = False
+    program: str = "gpuctl"
 
     def show(self, document: Any, lines: Iterable[str]) -> None:
         """Print a result on stdout: the document with `as_json`, else the lines."""
@@ -67,7 +70,7 @@ class Output:
         """
         if not self.is_quiet:
             with suppress(OSError, OutputError):  # the result raises it
-                self.say(text)
+                self.say(self.with_options(text))
 
     def warn(self, text: str) -> None:
         """Print one line of warning on stderr."""
@@ -76,7 +79,15 @@ class Output:
     def complain(self, text: str) -> None:
         """Print the text on stderr, in every form of output; go on if it cannot be written."""
         with suppress(OSError, OutputError):  # there is nowhere to report it
-            print_line(self.visible(text), sys.stderr)
+            print_line(self.visible(self.with_options(text)), sys.stderr)
+
+    def with_options(self, text: str) -> str:
+        """Return gpuctl's text with the target's options in each command that it shows.
+
+        A command is in backticks; one that has options already stays as it is, and so do those of
+        the lab itself.
+        """
+        return re.sub("`gpuctl (?!lab )(?=[a-z])", lambda _: f"`{self.program} ", text)
 
     def record(self, value: str, to: TextIO | None = None) -> None:
         """Print a JSON text as one line, on stdout or `to`."""

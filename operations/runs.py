@@ -125,7 +125,7 @@ def make_ready(
     if node_check:
         node_check.finish(watcher)
     if plan.dashboard:
-        watcher.note(_dashboard(here, plan))
+        watcher.note(_dashboard(plan))
     remove_old_logs(here, watcher)
     return ReadyRun(plan, inventory, secrets)
 
@@ -333,15 +333,14 @@ def _pull_image(
     return pinned
 
 
-def _dashboard(here: ChosenTarget, plan: LaunchPlan) -> str:
+def _dashboard(plan: LaunchPlan) -> str:
     """Return the dashboard's address and the command for a tunnel: nodes have no open port."""
     address = plan.dashboard.partition("//")[2]
     port = address.rpartition(":")[2]
-    tunnel = _tunnel(here, plan, f"{port}:{address}")
+    tunnel = _tunnel(plan, f"{port}:{address}")
     return f"-- dashboard {plan.dashboard}: `{tunnel}`, then open http://localhost:{port}"
 
 
-def _tunnel(here: ChosenTarget, plan: LaunchPlan, ends: str) -> str:
+def _tunnel(plan: LaunchPlan, ends: str) -> str:
     """Return the command that forwards a port to node 0."""
-    lab = "".join(f" {word}" for word in (here.lab.options if here.lab else ()))
-    return f"gpuctl{lab} ssh {plan.cluster} {plan.nodes[0].name} -- -N -L {ends}"
+    return f"gpuctl ssh {plan.cluster} {plan.nodes[0].name} -- -N -L {ends}"

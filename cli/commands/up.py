@@ -1,5 +1,7 @@
 """`gpuctl up FILE`: create or change the cluster until it is ready for a run."""
 
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,14 +19,17 @@ from cli.options import (
 )
 from cli.render import plan as render
 from cli.render import proposal as proposal_text
-from config.errors import InputError
+from config.errors import GpuctlError, InputError
 from config.loading import load, substitutions
-from operations import lease, proposal, rent
+from config.quantities import money
+from operations import lease, proposal, rent, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from operations.rent import Inventory
+    from cli.output import Output
+    from operations.chosen_target import ChosenTarget
+    from operations.rent import FleetPlan, Inventory
 
 
 _File = Annotated[
@@ -92,7 +97,38 @@ def up(
             out.confirm(f"Create or change cluster {cluster.name}?")
     with out.progress() as view:
         inventory = rent.up(here, fleet_plan, watcher=view)
-    out.show(inventory.model_dump(mode="json"), _lines(inventory))
+    _show_ready(here, inventory, fleet_plan, out)
+
+
+def _show_ready(
+    here: "ChosenTarget", inventory: "Inventory", plan: "FleetPlan", out: "Output"
+) -> None:
+    steps = () if out.as_json else _next_steps(here, inventory, plan, out.program)
+    out.show(inventory.model_dump(mode="json"), (*_lines(inventory), *steps))
+
+
+def _next_steps(
+    here: "ChosenTarget", inventory: "Inventory", plan: "FleetPlan", program: str
+) -> "Iterator[str]":
+    """Yield what the cluster costs and until when, and which commands come next."""
+    name = inventory.cluster
+    rate = "an unknown price" if plan.hourly_usd is None else money(plan.hourly_usd)
+    yield f"It costs {rate} per hour {_until(here, plan, name)}."
+    yield "Next:"
+    yield f"  {program} run RUN_FILE --cluster {name}"
+    yield f"  {program} ssh {name}"
+    yield f"  {program} down {name}"
+
+
+def _until(here: "ChosenTarget", plan: "FleetPlan", name: str) -> str:
+    if plan.resolved.cluster.lifetime is None:
+        return f"until `gpuctl down {name}`: it has no lease"
+    with suppress(GpuctlError):  # the cluster is ready, whatever AWS answers now
+        (known, *_) = status.cluster(here, name)
+        if known.ends is not None:
+            ends = datetime.fromisoformat(known.ends)
+            return f"until its lease ends at {ends:%Y-%m-%d %H:%M} UTC"
+    return "until its lease ends; `gpuctl status` shows when"
 
 
 def _lines(inventory: "Inventory") -> "Iterator[str]":

@@ -16,7 +16,7 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
 
     A team's bucket then has the run, so that a colleague can come back to it.
     """
-    words = " ".join(("gpuctl", *(here.lab.options if here.lab else ())))
+    words = out.program
     name, cluster = run.run_id, run.cluster
     lines = [
         f"Run {name} goes on on cluster {cluster} without this client.",

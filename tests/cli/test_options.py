@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import typer
@@ -201,3 +201,37 @@ def _imported(node: object) -> list[str]:
     if isinstance(node, ast.ImportFrom) and node.module in ("cli", "cli.commands", "cli.render"):
         return [f"{node.module}.{alias.name}" for alias in node.names]
     return [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+
+
+@pytest.mark.parametrize(
+    ("options", "program"),
+    [
+        ({}, "gpuctl"),
+        ({"lab": True}, "gpuctl --lab"),
+        ({"lab": True, "lab_name": "b"}, "gpuctl --lab-name b"),
+        (
+            {"region": "us-west-2", "profile": "a b", "backend": "s3://team/gpu"},
+            "gpuctl --region us-west-2 --profile 'a b' --backend s3://team/gpu",
+        ),
+    ],
+)
+def test_commands_in_messages_have_the_targets_options(
+    options: dict[str, Any], program: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = Options(**options).output
+    out.warn("run `gpuctl down demo`, or `gpuctl up FILE`; gpuctl needs `gpuctl --lab doctor`")
+    out.note("`gpuctl lab start` starts a lab")
+    shown = capsys.readouterr()
+    assert shown.err == (
+        f"gpuctl: warning: run `{program} down demo`, or `{program} up FILE`;"
+        " gpuctl needs `gpuctl --lab doctor`\n"
+    )
+    assert shown.out == "`gpuctl lab start` starts a lab\n"
+
+
+def test_a_hint_of_an_error_has_the_region_that_was_given(tmp_path: Path) -> None:
+    refused = gpuctl("--region", "eu-west-1", "extend", "demo", "2h", home=tmp_path)
+    assert refused.stderr == (
+        "gpuctl: error: there is no cluster 'demo';"
+        " `gpuctl --region eu-west-1 up FILE` creates one\n"
+    )

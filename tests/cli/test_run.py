@@ -14,19 +14,15 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from config.errors import CloudError, InputError, InvalidFiles
-from config.run.run_file import Ray
 from config.target import Target
 from engine.contract.plan import LaunchPlan
 from engine.plan import launch_plan as planning
-from engine.plan.launch_plan import launch_plan
 from engine.record.history import History
 from engine.record.metrics_record import recorded_samples
 from engine.record.result import RunResult
 from engine.record.run_errors import RunGoesOn, RunLost
 from engine.session.cluster_runs import Holder
-from lab.places import Places
 from operations.chosen_target import ChosenTarget
-from operations.runs import _dashboard
 from provision.aws.account import Caller
 from provision.down import Teardown
 from tests.cli.conftest import remember
@@ -202,19 +198,6 @@ def test_the_jobs_exit_code_is_the_commands(
     done = gpuctl_run("type: task\nname: job\nnodes: 2\ncommands: [exit 7]\n")
     assert done.exit_code == 7
     assert ", exit code 7: rank " in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("lab", "options"), [(None, ""), (Places("default"), "--lab "), (Places("b"), "--lab-name b ")]
-)
-def test_how_to_reach_rays_dashboard(lab: Places | None, options: str) -> None:
-    run = Ray.model_validate({"type": "ray", "name": "job", "nodes": 2, "commands": ("x",)})
-    plan = launch_plan(run, make_inventory(2), "job-000001")
-    assert _dashboard(ChosenTarget(lab=lab), plan) == (
-        "-- dashboard http://10.213.1.10:8265:"
-        f" `gpuctl {options}ssh demo node0 -- -N -L 8265:10.213.1.10:8265`,"
-        " then open http://localhost:8265"
-    )
 
 
 def test_the_dashboard_is_said_before_the_job_begins(
