@@ -20,7 +20,14 @@ __all__ = [
     "WholeLines",
     "event_json",
     "idle_cost_of",
+    "nodes_usd_h",
 ]
+
+
+def nodes_usd_h(inventory: Inventory) -> float | None:
+    """Return the on-demand price of all nodes for an hour in dollars; None if it is not known."""
+    price = price_usd_h(inventory.instance_type)
+    return None if price is None else len(inventory.nodes) * price
 
 
 def idle_cost_of(event: GpusIdle, name: str, inventory: Inventory | None) -> IdleCost | None:

@@ -9,7 +9,7 @@ from cli.render.lines import LineView, dropped_lines
 from cli.render.tables import table_lines
 from cli.render.top import idle_text
 from config.folded_names import fold
-from config.quantities import elapsed
+from config.quantities import elapsed, money
 from engine.contract.event import Event
 from engine.contract.head_events import (
     AttemptEnded,
@@ -175,6 +175,18 @@ class RunView:
         self._out.say("\n".join(verdict(result)))
         if evidence is not None:
             self._out.say(f"Evidence: what was seen of the lost node is in {evidence}")
+
+    def next_steps(self, run_id: str, *, is_removed: bool) -> None:
+        """Say what goes on costing, and which commands come next; nothing with `--json`."""
+        inventory, program = self._inventory, self._out.program
+        if inventory is not None and not is_removed:
+            price = run_events.nodes_usd_h(inventory)
+            rate = "" if price is None else f", and its nodes cost {money(price)} per hour"
+            self._out.note(
+                f"Cluster {inventory.cluster} goes on{rate}: `{program} down {inventory.cluster}`"
+                " removes it"
+            )
+        self._out.note(f"Next: `{program} logs {run_id}`, `{program} report {run_id}`")
 
     def _name(self, rank: int) -> str:
         return self._names[rank]

@@ -259,7 +259,13 @@ def test_detached_attached_killed_and_attached_again_every_line_is_there_once(
     wanted = Counter(f"[{rank}] {n}" for rank in (0, 1) for n in range(1, 801))
     for text in (second.text, gpuctl("logs", name).stdout, gpuctl("attach", name).stdout):
         assert Counter(line for line in text.splitlines() if line.startswith("[")) == wanted
-    assert second.text.splitlines()[-1].startswith(f"Run {name}: done in ")
+    verdict, goes_on, following = second.text.splitlines()[-3:]
+    assert verdict.startswith(f"Run {name}: done in ")
+    assert (
+        goes_on
+        == "Cluster demo goes on, and its nodes cost $43.92 per hour: `gpuctl down demo` removes it"
+    )
+    assert following == f"Next: `gpuctl logs {name}`, `gpuctl report {name}`"
 
 
 def test_logs_say_what_they_lack_while_a_run_goes_on_and_when_its_head_is_gone(
