@@ -9,7 +9,9 @@ from nodes.inventory import Inventory, Node
 from provision.access import check_new_machines
 from provision.aws.clients import client
 from provision.lease import join
+from provision.nodes.spares import Boot
 from provision.nodes.termination import terminate
+from provision.setup.bootstrap import bootstrap
 from provision.setup.machines import BASTION
 from provision.state.record import load_inventory, read, unknown_cluster
 from provision.up import plan, up
@@ -26,6 +28,7 @@ def replace_nodes(
     report: Reporter,
     *,
     announce: Callable[[], None] = lambda: None,
+    boot: Boot = bootstrap,
 ) -> Inventory:
     """Terminate the machines of these nodes, make all missing ones again; return the new inventory.
 
@@ -33,7 +36,7 @@ def replace_nodes(
     group, and claim or reservation; its address, host key and instance are new. All nodes are
     checked as by `up`, and the new ones end when the others do. The other machines stay as they
     are: ClusterDiffers, before anything ends, if the cluster differs from its record. `announce` is
-    called before the first change; there is none if no machine is missing.
+    called before the first change; there is none if no machine is missing. `boot` is that of `up`.
     """
     record = read(name, target)
     if record is None:
@@ -62,6 +65,6 @@ def replace_nodes(
                 f"cluster {name} was changed meanwhile, so that other nodes would change too",
                 "run `gpuctl up` with its file: it makes the ended machines again",
             )
-    inventory = up(fleet_plan, target, report, key)
+    inventory = up(fleet_plan, target, report, key, boot)
     join(inventory, set(fleet_plan.plan.new_machines) - {BASTION}, record, target)
     return inventory

@@ -29,7 +29,7 @@ from provision.billing.prices import total_usd
 from provision.lease import note_ends, note_launches
 from provision.nodes.foreign_tags import existing_tags, keep_foreign_tags
 from provision.nodes.launch import FleetLaunch
-from provision.nodes.spares import Spares
+from provision.nodes.spares import Boot, Spares
 from provision.preflight.image_software import software_rows
 from provision.preflight.preflight import resolve
 from provision.preflight.replacements import (
@@ -38,6 +38,7 @@ from provision.preflight.replacements import (
     older_settings,
     replacement_reasons,
 )
+from provision.setup.bootstrap import bootstrap
 from provision.setup.machines import BASTION
 from provision.setup.nodes_key import NodesKey
 from provision.state.cluster_lock import cluster_lock
@@ -165,13 +166,17 @@ def _named(replace: Sequence[str], stack: Stack) -> tuple[str, ...]:
 
 
 def up(
-    fleet_plan: FleetPlan, target: Target, report: Reporter, key: NodesKey | None = None
+    fleet_plan: FleetPlan,
+    target: Target,
+    report: Reporter,
+    key: NodesKey | None = None,
+    boot: Boot = bootstrap,
 ) -> Inventory:
     """Carry out the plan, wait until every node is ready for a job, and return the inventory.
 
     The cluster's record is on disk before anything is created, and keeps the outcome. After a
     failure the resources are kept for inspection; the error says how to remove them. `key` is what
-    `check_new_machines` returned to the caller.
+    `check_new_machines` returned to the caller; `boot` makes the launched nodes ready.
     """
     target = resolve_credentials(target)
     resolved = fleet_plan.resolved
@@ -201,7 +206,7 @@ def up(
                 note_launches(record, target)
             # The record has the zone that had capacity.
             with _whole_or_nothing(launch, report):
-                spares = Spares(record.resolved, stack, target, key, BASTION in new)
+                spares = Spares(record.resolved, stack, target, key, BASTION in new, boot)
                 inventory = _make_ready(record, fleet, spares, report)
                 note_ends(inventory, record, target)
             save_inventory(inventory, target)

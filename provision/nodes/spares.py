@@ -1,6 +1,6 @@
 """Replace machines that `up` cannot make ready, alone and within `capacity.spare_attempts`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from config.cluster.resolved import Resolved
@@ -21,6 +21,9 @@ from provision.setup.nodes_key import NodesKey, nodes_key
 from provision.state.record import folder
 
 STAGE = "spare"
+
+Boot = Callable[..., Inventory]
+"""Makes the nodes of an inventory ready, as `bootstrap` does; returns them with what it found."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Spares:
     """The way from a launched fleet to nodes that are ready; `resolved` has its zone.
 
     `key` is that of the nodes, if a node has given it before others ended. With `has_new_bastion`
-    no node is reached before that one is ready.
+    no node is reached before that one is ready. `boot` makes a fleet ready.
     """
 
     resolved: Resolved
@@ -65,6 +68,7 @@ class Spares:
     target: Target
     key: NodesKey | None = None
     has_new_bastion: bool = False
+    boot: Boot = bootstrap
 
     def make_ready(self, fleet: Fleet, report: Reporter) -> Inventory:
         """Bootstrap the fleet; replace nodes that fail, and bootstrap again.
@@ -80,7 +84,7 @@ class Spares:
         replaced: tuple[Replaced, ...] = ()
         while True:
             try:
-                inventory = bootstrap(
+                inventory = self.boot(
                     self.resolved, there, key, self.target, report, is_patient=attempts > 0
                 )
             except BrokenNodes as error:

@@ -16,7 +16,6 @@ from provision import up as life
 from provision.down import down
 from provision.gc import collect, survey
 from provision.healing import replace_nodes
-from provision.nodes import spares
 from provision.setup.nodes_key import NodesKey
 from provision.state.record import load_inventory
 from tests.leaks.points import Command, Shape
@@ -45,7 +44,6 @@ def carry_out(does: Does, shape: Shape, target: Target, folder: Path) -> None:
     log = os.open(folder / f"{does}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(log, stream)
-    setattr(spares, "bootstrap", nothing_answers)  # noqa: B010  (its own import)
     try:
         _do(does, shape, target)
     except GpuctlError as error:
@@ -56,10 +54,11 @@ def carry_out(does: Does, shape: Shape, target: Target, folder: Path) -> None:
 def _do(does: Does, shape: Shape, target: Target) -> None:
     if does == "up":
         values = {"name": NAME, "nodes": NODES, **SHAPES[shape]}
-        life.up(life.plan(Cluster.model_validate(values), target, silent), target, say)
+        plan = life.plan(Cluster.model_validate(values), target, silent)
+        life.up(plan, target, say, boot=nothing_answers)
     elif does == "heal":
         there = load_inventory(NAME, target)
-        replace_nodes(NAME, there.nodes[1:2], target, say)
+        replace_nodes(NAME, there.nodes[1:2], target, say, boot=nothing_answers)
     elif does == "run":
         end_run(load_inventory(NAME, target), target)
     elif does == "down":
@@ -77,7 +76,7 @@ def nothing_answers(
 ) -> Inventory:
     """Return the inventory at once, with a bastion that nobody has to wait for.
 
-    It stands for `provision.nodes.spares.bootstrap`. ssh is refused on this machine, where an
+    It stands for `bootstrap`. ssh is refused on this machine, where an
     address of the region would let it wait for half a minute.
     """
     there = nothing_boots(resolved, inventory, key, *others)

@@ -104,7 +104,7 @@ class Commands:
         plan = life.plan(wanted, self.target, silent)
         self.told.extend(plan.resolved.warnings)
         with _machines_that_answer_nobody():
-            life.up(plan, self.target, self._note)
+            life.up(plan, self.target, self._note, boot=_ask_of_boot)
 
     def _checked_plan(self) -> None:
         """Plan with a simulation of the permissions; what that says of others is not wanted."""
@@ -151,10 +151,7 @@ def _machines_that_answer_nobody() -> Iterator[None]:
     def unreachable(_: object) -> Any:
         raise NodeError("the bastion cannot be reached", "")
 
-    with (
-        mock.patch("provision.nodes.spares.bootstrap", _ask_of_boot),
-        mock.patch("provision.lease.connect", unreachable),
-    ):
+    with mock.patch("provision.lease.connect", unreachable):
         yield
 
 

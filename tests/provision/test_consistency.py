@@ -20,14 +20,11 @@ from tests.provision.unbooted import nothing_boots
 pytestmark = pytest.mark.engine
 
 
-def test_up_again_and_down_leave_nothing(
-    here: Region, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_up_again_and_down_leave_nothing(here: Region, engine: Engine) -> None:
     del engine  # it exists
-    monkeypatch.setattr("provision.nodes.spares.bootstrap", nothing_boots)
     fault_table.write(here.faults, {"consistency": ["1"]})
     demo = Cluster.model_validate({"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"})
-    life.up(life.plan(demo, here.target, silent), here.target, silent)
+    life.up(life.plan(demo, here.target, silent), here.target, silent, boot=nothing_boots)
     claims = client(here.target, "ec2").describe_capacity_reservations()["CapacityReservations"]
     first, claim = sorted(claims, key=lambda one: one["CreateDate"])
     assert claim["PlacementGroupArn"].endswith(":placement-group/gpuctl-demo")

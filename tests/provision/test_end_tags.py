@@ -15,7 +15,6 @@ from provision import lease
 from provision import up as life
 from provision.drift import drift
 from provision.gc import survey
-from provision.nodes import spares
 from provision.status import clusters
 from tests.infra.region import Region, client
 from tests.provision.unbooted import nothing_boots
@@ -39,10 +38,9 @@ def cluster(
         raise NodeError("the bastion cannot be reached", "")
         yield
 
-    monkeypatch.setattr(spares, "bootstrap", nothing_boots)
     monkeypatch.setattr(lease, "connect", unreachable)
     made = Cluster.model_validate({**FILE, "lifetime": {"max": "8h"}})
-    life.up(life.plan(made, here.target, silent), here.target, silent)
+    life.up(life.plan(made, here.target, silent), here.target, silent, boot=nothing_boots)
     return made
 
 
@@ -65,7 +63,7 @@ def test_a_machine_without_the_record_knows_the_end(
     assert drift("demo", here.target, silent).is_empty
     plan = life.plan(cluster, here.target, silent)
     assert plan.plan.is_empty
-    life.up(plan, here.target, silent)
+    life.up(plan, here.target, silent, boot=nothing_boots)
     assert ends(here) == tags
     # Another machine.
     shutil.rmtree(here.target.state / "clusters")

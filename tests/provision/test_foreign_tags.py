@@ -13,7 +13,6 @@ from infra.stack.stack import Stack
 from provision import healing
 from provision import up as life
 from provision.drift import ForeignTag, drift
-from provision.nodes import spares
 from provision.nodes.termination import terminate
 from provision.state.record import read, write
 from tests.infra.region import Region, client
@@ -25,17 +24,16 @@ FILE: dict[str, Any] = {"name": "demo", "nodes": 2, "instance_type": "c6i.large"
 
 
 @pytest.fixture
-def cluster(here: Region, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(here: Region, engine: Engine) -> Cluster:
     """A cluster with the tag `team`; nobody waits for its machines."""
     del engine  # it exists
-    monkeypatch.setattr(spares, "bootstrap", nothing_boots)
     cluster = Cluster.model_validate({**FILE, "tags": {"team": "ml"}})
     up(cluster, here)
     return cluster
 
 
 def up(cluster: Cluster, here: Region) -> None:
-    life.up(life.plan(cluster, here.target, silent), here.target, silent)
+    life.up(life.plan(cluster, here.target, silent), here.target, silent, boot=nothing_boots)
 
 
 def everything(here: Region) -> list[str]:
@@ -105,13 +103,15 @@ def test_a_node_that_heal_makes_again_has_no_foreign_tags_and_the_others_keep_th
 ) -> None:
     # Nothing boots, so no machine can be asked for its lease.
     monkeypatch.setattr(healing, "join", lambda *_: None)
-    inventory = life.up(life.plan(cluster, here.target, silent), here.target, silent)
+    inventory = life.up(
+        life.plan(cluster, here.target, silent), here.target, silent, boot=nothing_boots
+    )
     tagged = everything(here)
     tag(here, tagged, CostCenter="4711")
     first, gone = inventory.nodes
     tag(here, [gone.instance_id], ticket="broken")
 
-    healed = healing.replace_nodes("demo", [gone], here.target, silent)
+    healed = healing.replace_nodes("demo", [gone], here.target, silent, boot=nothing_boots)
     made = healed.nodes[1].instance_id
     assert made != gone.instance_id
     assert healed.nodes[0].instance_id == first.instance_id
@@ -130,7 +130,9 @@ def test_a_node_that_heal_makes_again_has_no_foreign_tags_and_the_others_keep_th
 
     # The policy finds the new machine, and the other one is made again.
     tag(here, [made], CostCenter="4712")
-    again = healing.replace_nodes("demo", [healed.nodes[0]], here.target, silent)
+    again = healing.replace_nodes(
+        "demo", [healed.nodes[0]], here.target, silent, boot=nothing_boots
+    )
     assert again.nodes[1].instance_id == made
     assert values(here, "CostCenter")[made] == "4712"
     assert drift("demo", here.target, silent).is_empty
@@ -147,13 +149,17 @@ def test_a_policy_that_tags_while_heal_runs_fails_nothing(
         tag(here, stay, late="yes")
         return life.up(*arguments)
 
-    inventory = life.up(life.plan(cluster, here.target, silent), here.target, silent)
+    inventory = life.up(
+        life.plan(cluster, here.target, silent), here.target, silent, boot=nothing_boots
+    )
     monkeypatch.setattr(healing, "join", lambda *_: None)
     monkeypatch.setattr("provision.healing.terminate", terminate_and_tag)
     monkeypatch.setattr("provision.healing.up", tag_and_make_again)
     first = inventory.nodes[0].instance_id
     stay = [first, vpc(here), group(here)]
-    healed = healing.replace_nodes("demo", [inventory.nodes[1]], here.target, silent)
+    healed = healing.replace_nodes(
+        "demo", [inventory.nodes[1]], here.target, silent, boot=nothing_boots
+    )
     assert healed.nodes[0].instance_id == first
     assert healed.nodes[1].instance_id != inventory.nodes[1].instance_id
     for key, value in {"CostCenter": "4711", "late": "yes"}.items():
@@ -221,7 +227,6 @@ def test_a_policy_that_tags_while_up_creates_breaks_neither_plan_nor_tags(
         tag(here, prepared, CostCenter="4711")
 
     monkeypatch.setattr(Stack, "prepare", prepare_and_tag)
-    monkeypatch.setattr(spares, "bootstrap", nothing_boots)
     cluster = Cluster.model_validate(FILE)
     up(cluster, here)
     assert group(here) in prepared
@@ -230,7 +235,7 @@ def test_a_policy_that_tags_while_up_creates_breaks_neither_plan_nor_tags(
     plan = life.plan(cluster.model_copy(update={"nodes": 3}), here.target, silent)
     ids = everything(here)
     tag(here, ids, CostCenter="4711")
-    assert len(life.up(plan, here.target, silent).nodes) == 3
+    assert len(life.up(plan, here.target, silent, boot=nothing_boots).nodes) == 3
     assert values(here, "CostCenter").items() >= dict.fromkeys(ids, "4711").items()
 
 
@@ -240,7 +245,7 @@ def group(here: Region) -> str:
 
 
 def test_a_policys_tags_stay_where_a_spare_attempt_replaces_a_machine(
-    here: Region, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    here: Region, engine: Engine
 ) -> None:
     del engine  # it exists
     tagged: list[str] = []
@@ -252,9 +257,9 @@ def test_a_policys_tags_stay_where_a_spare_attempt_replaces_a_machine(
             raise BrokenNodes("node1 (10.0.0.2): GPUs: 7", "see", {"node1": "GPUs: 7"})
         return nothing_boots(*arguments, **options)
 
-    monkeypatch.setattr(spares, "bootstrap", break_once)
     cluster = Cluster.model_validate({**FILE, "capacity": {"spare_attempts": 1}})
-    inventory = life.up(life.plan(cluster, here.target, silent), here.target, silent)
+    plan = life.plan(cluster, here.target, silent)
+    inventory = life.up(plan, here.target, silent, boot=break_once)
     assert [one.name for one in inventory.replaced] == ["node1"]
     left = set(tagged) & set(everything(here))  # the interfaces of the machine ended with it
     assert {vpc(here), group(here), inventory.nodes[0].instance_id} <= left

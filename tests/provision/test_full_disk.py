@@ -42,12 +42,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def target(
-    here: Region, engine: Engine, disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Target]:
+def target(here: Region, engine: Engine, disk: Path) -> Iterator[Target]:
     """A region without machines; what gpuctl remembers of it is on that disk."""
     del engine  # it exists
-    monkeypatch.setattr("provision.nodes.spares.bootstrap", nothing_boots)
     yield replace(here.target, state=disk / "state")
     gc.collect()  # here, and not in whichever test comes next
 
@@ -71,7 +68,7 @@ def test_nothing_is_made_where_the_record_has_no_room(target: Target, disk: Path
     plan = life.plan(DEMO, target, silent)
     fill(disk, 0)
     with pytest.raises(StateError) as refused:
-        life.up(plan, target, silent)
+        life.up(plan, target, silent, boot=nothing_boots)
     assert str(refused.value).endswith(f" cannot be written: No space left on device; {WHAT_BILLS}")
     assert find_all(target, "demo") == []
 
@@ -83,7 +80,7 @@ def test_what_was_begun_without_room_is_given_back_or_found(
     plan = life.plan(DEMO, target, silent)
     others = fill(disk, kib << 10)
     with pytest.raises(GpuctlError) as refused:
-        life.up(plan, target, silent)
+        life.up(plan, target, silent, boot=nothing_boots)
     assert FULL in str(refused.value).lower()
     assert WHAT_BILLS in str(refused.value)
     left = find_all(target, "demo")
@@ -101,18 +98,15 @@ def test_what_was_begun_without_room_is_given_back_or_found(
     assert_down_leaves_nothing(target)
 
 
-def test_a_cluster_whose_end_cannot_be_written_is_found_by_down(
-    target: Target, disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_whose_end_cannot_be_written_is_found_by_down(target: Target, disk: Path) -> None:
     filled: list[Path] = []
 
     def fill_then_ready(_: object, inventory: Inventory, *__: object, **___: object) -> Inventory:
         filled.append(fill(disk, 0))
         return inventory
 
-    monkeypatch.setattr("provision.nodes.spares.bootstrap", fill_then_ready)
     with pytest.raises(StateError) as refused:
-        life.up(life.plan(DEMO, target, silent), target, silent)
+        life.up(life.plan(DEMO, target, silent), target, silent, boot=fill_then_ready)
     assert "inventory.json cannot be written: No space left on device; make room" in str(
         refused.value
     )

@@ -52,7 +52,7 @@ class Cloud:
             raise self.refusal
         return KEY
 
-    def _up(self, _: object, __: object, ___: object, key: NodesKey) -> Any:
+    def _up(self, _: object, __: object, ___: object, key: NodesKey, ____: object) -> Any:
         assert key is KEY, "nobody asks for it again: the node that gave it may not answer"
         self.calls.append("up")
         return THERE

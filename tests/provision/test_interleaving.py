@@ -42,7 +42,8 @@ class Unbooted:
         target = self.targets[step.who]
         if step.do == "up":
             values = {"name": step.name, "nodes": 1, "instance_type": "c6i.large"}
-            life.up(life.plan(Cluster.model_validate(values), target, silent), target, silent)
+            plan = life.plan(Cluster.model_validate(values), target, silent)
+            life.up(plan, target, silent, boot=nothing_boots)
         elif step.do == "down":
             # Without an id, the only cluster of a name is meant, also where another owns it.
             down(step.name, target, silent, NOBODYS_ID if step.is_refused else None)
@@ -62,11 +63,8 @@ class Unbooted:
 
 
 @pytest.fixture
-def account(
-    here: Region, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Unbooted]:
+def account(here: Region, engine: Engine, tmp_path: Path) -> Iterator[Unbooted]:
     del engine  # it exists
-    monkeypatch.setattr("provision.nodes.spares.bootstrap", nothing_boots)
     yield Unbooted(here, tmp_path)
 
 

@@ -17,7 +17,6 @@ from nodes.inventory import Inventory
 from provision import healing
 from provision import up as life
 from provision.drift import drift
-from provision.nodes import spares
 from provision.preflight.replacements import OlderSettings
 from tests.infra.region import Region, client
 from tests.provision.unbooted import nothing_boots
@@ -43,7 +42,7 @@ class Upped:
     def up(self, *replace: str, **file: Any) -> Inventory:
         planned = self.plan(*replace, **file)
         planned.check_replacement()
-        self.inventory = life.up(planned, self.here.target, silent)
+        self.inventory = life.up(planned, self.here.target, silent, boot=nothing_boots)
         return self.inventory
 
     @property
@@ -70,9 +69,8 @@ class Upped:
 
 
 @pytest.fixture
-def demo(here: Region, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Upped:
+def demo(here: Region, engine: Engine) -> Upped:
     del engine  # it exists
-    monkeypatch.setattr(spares, "bootstrap", nothing_boots)
     return Upped(here)
 
 
@@ -176,7 +174,7 @@ def test_nodes_keep_their_image_until_they_are_named(here: Region, demo: Upped) 
 
     # A node that heals is new, too.
     node0 = demo.inventory.nodes[0]
-    demo.inventory = healing.replace_nodes("demo", [node0], here.target, silent)
+    demo.inventory = healing.replace_nodes("demo", [node0], here.target, silent, boot=nothing_boots)
     assert demo.image("node0") == new
     assert demo.plan(nodes=3, **newer).older == {}
 

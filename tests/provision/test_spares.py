@@ -83,21 +83,19 @@ class Machines:
 
 @pytest.mark.engine
 def test_one_machine_is_replaced_and_then_everything_is_removed(
-    here: Region, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    here: Region, engine: Engine
 ) -> None:
     del engine  # it exists
     told: list[Progress] = []
 
     def up(bad: int, attempts: int) -> tuple[Machines, Inventory]:
         machines = Machines(bad)
-        monkeypatch.setattr("provision.nodes.spares.bootstrap", machines.bootstrap)
         fields: dict[str, Any] = {"capacity": {"spare_attempts": attempts}}
         fields |= {"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"}
         cluster = Cluster.model_validate(fields)
         told.clear()
-        return machines, life.up(
-            life.plan(cluster, here.target, told.append), here.target, told.append
-        )
+        plan = life.plan(cluster, here.target, told.append)
+        return machines, life.up(plan, here.target, told.append, boot=machines.bootstrap)
 
     machines, ready = up(bad=1, attempts=1)
     first, second = machines.ids("node1")

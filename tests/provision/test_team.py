@@ -16,7 +16,6 @@ from lab.buckets import make_bucket
 from provision import up as life
 from provision.aws.objects import Objects
 from provision.down import down
-from provision.nodes import spares
 from provision.state.cluster_lock import cluster_lock
 from provision.state.record import load_inventory, records
 from provision.status import clusters
@@ -50,12 +49,11 @@ def test_a_cluster_has_its_life_on_two_machines(
     here: Region, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del engine  # it is installed
-    monkeypatch.setattr(spares, "bootstrap", nothing_boots)
     assert here.target.endpoint is not None
     make_bucket("team", here.target.endpoint, KEY)
     anna, ben = (machine(name, here, tmp_path) for name in ("anna", "ben"))
 
-    life.up(life.plan(cluster(1), anna, silent), anna, silent)
+    life.up(life.plan(cluster(1), anna, silent), anna, silent, boot=nothing_boots)
     (seen,) = clusters(ben)
     assert (seen.name, seen.state, seen.problems) == ("demo", "ready", ())
     larger = life.plan(cluster(2), ben, silent)
@@ -64,8 +62,8 @@ def test_a_cluster_has_its_life_on_two_machines(
     monkeypatch.setattr("nodes.login.users_keys", list)
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     with pytest.raises(NodeError, match="there is no key for cluster demo on this machine"):
-        life.up(larger, ben, silent)  # and nothing was changed
-    life.up(life.plan(cluster(2), anna, silent), anna, silent)
+        life.up(larger, ben, silent, boot=nothing_boots)  # and nothing was changed
+    life.up(life.plan(cluster(2), anna, silent), anna, silent, boot=nothing_boots)
     assert len(load_inventory("demo", ben).nodes) == 2
     assert len(load_inventory("demo", anna).nodes) == 2
 

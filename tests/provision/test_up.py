@@ -47,11 +47,15 @@ def test_a_run_can_be_stopped_while_nodes_are_added(
     monkeypatch.setattr(provision.up, "find_engine", lambda report: ENGINE)
     monkeypatch.setattr(provision.up, "note_launches", lambda *_: None)
     monkeypatch.setattr(provision.up, "note_ends", lambda *_: None)
-    monkeypatch.setattr("provision.nodes.spares.bootstrap", lambda *_, **__: make_inventory(2))
     monkeypatch.setenv("HOME", str(tmp_path))
     hosts = write_hosts(make_inventory(1))
     plan = Plan((Change("same", NODE, "node0"), Change(op, NODE, "node1")))
-    up(FleetPlan(a_record().resolved, plan, None), target, silent)
+    up(
+        FleetPlan(a_record().resolved, plan, None),
+        target,
+        silent,
+        boot=lambda *_, **__: make_inventory(2),
+    )
     assert seen == [stays]
     assert len(record.load_inventory("demo", target).nodes) == 2
     assert "Host demo-node1\n" in hosts.read_text(), "the user's ssh settings follow"
@@ -76,7 +80,6 @@ def test_the_key_that_a_node_gave_is_not_asked_for_again(
     monkeypatch.setattr(provision.up, "find_engine", lambda report: ENGINE)
     monkeypatch.setattr(provision.up, "note_launches", lambda *_: None)
     monkeypatch.setattr(provision.up, "note_ends", lambda *_: None)
-    monkeypatch.setattr("provision.nodes.spares.bootstrap", bootstrap)
     plan = Plan((Change("same", NODE, "node0"), Change("create", NODE, "node1")))
-    up(FleetPlan(resolved, plan, None), target, silent, given)
+    up(FleetPlan(resolved, plan, None), target, silent, given, bootstrap)
     assert keys == [given]

@@ -16,6 +16,6 @@ def nothing_boots(
     *,
     is_patient: bool = False,
 ) -> Inventory:
-    """Return the inventory at once; stands for `provision.nodes.spares.bootstrap`, which waits."""
+    """Return the inventory at once; stands for `bootstrap`, which waits."""
     del resolved, key, target, report, is_patient
     return inventory
