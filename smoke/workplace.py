@@ -38,7 +38,8 @@ class Workplace:
 
     `folder` has the files that the ladder writes for gpuctl, and `calls` the recorded calls of the
     step. `versions` are those of everything that takes part. `environment` has the credentials of
-    gpuctl's commands, if they are not the person's; they are never printed.
+    gpuctl's commands, if they are not the person's; they are never printed. `gpuctl` is the
+    command.
     """
 
     lab: Places | None
@@ -48,6 +49,7 @@ class Workplace:
     ids: dict[str, None] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict, repr=False)
+    gpuctl: Path = GPUCTL
 
     @property
     def where(self) -> Literal["aws", "lab"]:
@@ -123,7 +125,7 @@ class Workplace:
         # A profile of the person would count before the role's credentials.
         kept = {k: v for k, v in os.environ.items() if not self.environment or k != "AWS_PROFILE"}
         pipes |= {"cwd": HOME, "text": True, "env": kept | self.environment}
-        with subprocess.Popen([GPUCTL, *options, *words], **pipes) as process:
+        with subprocess.Popen([self.gpuctl, *options, *words], **pipes) as process:
             try:
                 yield process
                 process.wait()

@@ -60,7 +60,7 @@ def check(path: Path, text: str) -> None:
     before = path.read_text() if path.exists() else ""
     if text == before:
         return
-    name = str(path.relative_to(ROOT))
+    name = str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name)
     if folder := os.environ.get(RENEW):
         kept = Renewed(name, before, text)
         (Path(folder) / f"{uuid.uuid4().hex}.json").write_text(json.dumps(asdict(kept)))

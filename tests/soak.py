@@ -45,7 +45,9 @@ class Demo:
         return self.code == 0
 
 
-def main(words: list[str] | None = None, script: Path = SCRIPT) -> int:
+def main(
+    words: list[str] | None = None, script: Path = SCRIPT, demo_s: float = DEMO_SECONDS
+) -> int:
     """Run the demos; return 0 when all of them ended well."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--demos", type=int, default=20, help="how many, one after the other")
@@ -59,7 +61,7 @@ def main(words: list[str] | None = None, script: Path = SCRIPT) -> int:
     failed = []
     with load(asked.load):
         for number in range(1, asked.demos + 1):
-            demo = run_demo(number, asked.kept / f"demo-{number}", script)
+            demo = run_demo(number, asked.kept / f"demo-{number}", script, demo_s)
             print(line(demo, asked.demos), flush=True)
             if demo.is_good:
                 shutil.rmtree(demo.folder)
@@ -79,7 +81,7 @@ def line(demo: Demo, demos: int) -> str:
     return f"{head}: FAILED ({end}), evidence in {demo.folder}"
 
 
-def run_demo(number: int, folder: Path, script: Path) -> Demo:
+def run_demo(number: int, folder: Path, script: Path, demo_s: float) -> Demo:
     """Run `make demo`'s script with a lab and a state folder of its own.
 
     Afterwards `folder` has its output and its state; after a failure also the consoles of the
@@ -99,7 +101,7 @@ def run_demo(number: int, folder: Path, script: Path) -> Demo:
             start_new_session=True,
         )
         try:
-            code = process.wait(DEMO_SECONDS)
+            code = process.wait(demo_s)
         except subprocess.TimeoutExpired:
             code = None
         finally:

@@ -13,7 +13,6 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(golden, "ROOT", tmp_path)
     monkeypatch.delenv(RENEW, raising=False)
     path = tmp_path / "plan.txt"
     path.write_text("head\nport 1\nend\n")

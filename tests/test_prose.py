@@ -68,9 +68,7 @@ def test_an_exception_without_a_finding_is_reported(
     loader.exec_module(script)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/page.md").write_text("The user is told.\n")
-    monkeypatch.setattr(script, "HOME", tmp_path)
     pages = ("docs/page.md", "docs/no-such-page.md")
-    monkeypatch.setattr(script, "EXCEPTIONS", dict.fromkeys(pages, "of a test"))
-    assert script.of_project() == [
+    assert script.of_project(tmp_path, pages) == [
         "scripts/lint-prose: docs/no-such-page.md has no finding; remove it from EXCEPTIONS"
     ]

@@ -46,12 +46,10 @@ def test_demos_that_all_end_well_are_a_success(
     assert capfd.readouterr().out.endswith("\n2 of 2\n")
 
 
-def test_a_demo_that_hangs_is_ended(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_demo_that_hangs_is_ended(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "demo"
     script.write_text("#!/bin/bash\ntrap 'exit 143' TERM\nsleep 600 & wait\n")
     script.chmod(0o755)
-    monkeypatch.setattr(soak, "DEMO_SECONDS", 1.0)
-    assert soak.main(["--demos", "1", "--load", "0", "--kept", str(tmp_path / "kept")], script) == 1
+    words = ["--demos", "1", "--load", "0", "--kept", str(tmp_path / "kept")]
+    assert soak.main(words, script, 1.0) == 1
     assert "FAILED (timed out)" in capfd.readouterr().out

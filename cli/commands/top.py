@@ -2,12 +2,14 @@
 
 import sys
 import time
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from cli.complete import clusters_and_runs
 from cli.options import chosen_target, output
+from cli.output import Output
 from cli.render import top as render
 from operations import usage
 
@@ -49,19 +51,18 @@ def top(
             render.record_lines(watched.run_id, past, out),
         )
         return
-    is_live = not once and not out.as_json and is_terminal()
-    try:
+    if not once and not out.as_json and sys.stdout.isatty():
+        watch(watched, out, gpus)
+        return
+    now = usage.current_usage(watched, watcher=view)
+    out.show(render.document(now), render.lines(now, gpus, out))
+
+
+def watch(watched: usage.Watched, out: Output, gpus: bool, refresh_s: float = REFRESH_S) -> None:
+    """Draw the table again every `refresh_s` seconds, until Ctrl-C."""
+    view = out.progress()
+    with suppress(KeyboardInterrupt):  # the ordinary end of a live table
         while True:
             now = usage.current_usage(watched, watcher=view)
-            if not is_live:
-                out.show(render.document(now), render.lines(now, gpus, out))
-                return
             out.redraw(render.lines(now, gpus, out))
-            time.sleep(REFRESH_S)
-    except KeyboardInterrupt:  # the ordinary end of a live table
-        return
-
-
-def is_terminal() -> bool:
-    """Return whether stdout is a terminal, on which a table can be drawn again."""
-    return sys.stdout.isatty()
+            time.sleep(refresh_s)

@@ -30,6 +30,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -90,17 +91,17 @@ class Engine:
     source: Literal["setting", "path", "cache"]
 
 
-def find_engine(report: Reporter) -> Engine:
+def find_engine(report: Reporter, releases: str = RELEASES) -> Engine:
     """Return an engine that works with the SDK; download it, in minutes, if there is none.
 
-    Raises InputError if the setting `pulumi` names no such engine, and InfraError if the download
-    fails.
+    `releases` is the URL of Pulumi's releases. Raises InputError if the setting `pulumi` names no
+    such engine, and InfraError if the download fails.
     """
     engine = installed_engine()
     if engine is not None:
         return engine
     try:
-        return install_engine(download_release, report)
+        return install_engine(partial(download_release, releases=releases), report)
     except InfraError as error:
         report(Progress("engine", _SUBJECT, "failed"))
         raise InfraError(
@@ -197,7 +198,7 @@ def install_engine(fill: Callable[[Path, Reporter], None], report: Reporter) -> 
     return Engine(_cached_path(), version, "cache")
 
 
-def download_release(root: Path, report: Reporter) -> None:
+def download_release(root: Path, report: Reporter, releases: str = RELEASES) -> None:
     """Download the engine of Pulumi's release to `root/bin/pulumi`.
 
     Raises InfraError if no archive is pinned for this machine, and as `fetch_pinned` does.
@@ -208,7 +209,7 @@ def download_release(root: Path, report: Reporter) -> None:
         raise InfraError(f"gpuctl has no sha256 of {name}", "")
     archive = root / name
     hint = "allow HTTPS to get.pulumi.com"
-    fetch_pinned(f"{RELEASES}/{name}", archive, SHA256[name], f"{_SUBJECT} archive", report, hint)
+    fetch_pinned(f"{releases}/{name}", archive, SHA256[name], f"{_SUBJECT} archive", report, hint)
     (root / "bin").mkdir()
     try:
         with tarfile.open(archive) as files:

@@ -15,7 +15,6 @@ import pytest
 
 from config.errors import InfraError
 from config.progress import silent
-from infra.stack import installation
 from infra.stack.installation import (
     SHA256,
     VERSION,
@@ -40,7 +39,6 @@ def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     archive = folder / f"pulumi-v{VERSION}-{sys.platform}-{machine}.tar.gz"
     pack(archive, "pulumi/pulumi")
     monkeypatch.setitem(SHA256, archive.name, sha256(archive))
-    monkeypatch.setattr(installation, "RELEASES", f"file://{folder}")
     return archive
 
 
@@ -61,9 +59,10 @@ def test_every_archive_of_the_release_has_a_sha256(machine: str) -> None:
     assert len(bytes.fromhex(SHA256[f"pulumi-v{VERSION}-{machine}.tar.gz"])) == 32
 
 
-@pytest.mark.usefixtures("release")
-def test_the_pinned_release_becomes_the_engine(cache: Path) -> None:
-    assert find_engine(silent) == Engine(cached(cache), VERSION, "cache")
+def test_the_pinned_release_becomes_the_engine(cache: Path, release: Path) -> None:
+    assert find_engine(silent, f"file://{release.parent}") == Engine(
+        cached(cache), VERSION, "cache"
+    )
     assert engine_version(cached(cache)) == VERSION
     files = cached(cache).parents[1].rglob("*")
     assert sorted(path.name for path in files) == ["bin", "pulumi"]
@@ -75,7 +74,7 @@ def test_an_archive_with_another_sha256_is_removed_and_never_run(
     pinned = sha256(release)
     release.write_bytes(b"<html>sign in</html>")
     with pytest.raises(InfraError) as caught:
-        find_engine(silent)
+        find_engine(silent, f"file://{release.parent}")
     assert str(caught.value) == (
         f"Pulumi's engine is not installed (PATH has no `pulumi`, and {cache}/engine has none):"
         f" file://{release} is not the pinned file and was removed: sha256 {sha256(release)}, not"
@@ -92,7 +91,7 @@ def test_an_archive_of_another_layout_is_refused(
     pack(release, "bin/pulumi")
     monkeypatch.setitem(SHA256, release.name, sha256(release))
     with pytest.raises(InfraError, match=r"\.tar\.gz has no pulumi/pulumi \("):
-        find_engine(silent)
+        find_engine(silent, f"file://{release.parent}")
     assert [path.name for path in (cache / "engine").iterdir()] == ["lock"]
 
 

@@ -6,7 +6,6 @@ from config.cluster.cluster_file import Cluster
 from config.progress import silent
 from infra.stack.installation import Engine
 from lab import fault_table
-from provision import down as removal
 from provision import up as life
 from provision.aws.clients import client
 from provision.aws.resources import find_all
@@ -36,10 +35,9 @@ def test_up_again_and_down_leave_nothing(here: Region, engine: Engine) -> None:
 
 
 def test_what_a_killed_up_requested_last_is_removed_although_ec2_lists_it_later(
-    here: Region, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    here: Region, engine: Engine
 ) -> None:
     del engine  # it exists
-    monkeypatch.setattr(removal, "SETTLE_S", 3.0)
     killed = a_record()
     record.write(killed, here.target)
     fault_table.write(here.faults, {"consistency": ["2"]})

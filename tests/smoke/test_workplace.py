@@ -8,18 +8,16 @@ from pathlib import Path
 import pytest
 
 from lab.places import Places
-from smoke import workplace
 from smoke.workplace import StepFailed, Workplace, uninterrupted
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
+def site(tmp_path: Path) -> Workplace:
     """A lab with a command that runs the shell script which is its last word."""
     command = tmp_path / "gpuctl"
     command.write_text('#!/bin/bash\neval "${@: -1}"\n')
     command.chmod(0o755)
-    monkeypatch.setattr(workplace, "GPUCTL", command)
-    return Workplace(Places("x"), tmp_path)
+    return Workplace(Places("x"), tmp_path, gpuctl=command)
 
 
 def test_a_command_ends_by_itself_when_the_ladder_is_terminated(
