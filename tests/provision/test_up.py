@@ -1,5 +1,6 @@
 """`up` from the plan to the inventory; what makes machines, and makes them ready, is elsewhere."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,30 @@ ENGINE = Engine(Path("/no/pulumi"), "3.258.0", "cache")
 FLEET = Fleet(vpc_id="v", subnet_id="s", bastion_id="", bastion_address="", nodes=())
 
 
+@pytest.fixture
+def during(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
+    """Let a launch need neither AWS nor Pulumi; call a function while it is carried out."""
+    calls: list[Callable[[], None]] = []
+
+    def carry_out(*_: object) -> Fleet:
+        for call in calls:
+            call()
+        return FLEET
+
+    monkeypatch.setattr(FleetLaunch, "carry_out", carry_out)
+    monkeypatch.setattr(provision.up, "find_engine", lambda report: ENGINE)
+    for name in ("note_launches", "note_ends"):
+        monkeypatch.setattr(provision.up, name, lambda *_: None)
+    return calls.append
+
+
 @pytest.mark.parametrize(("op", "stays"), [("create", True), ("update", True), ("replace", False)])
 def test_a_run_can_be_stopped_while_nodes_are_added(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: Op, stays: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    during: Callable[[Callable[[], None]], None],
+    op: Op,
+    stays: bool,
 ) -> None:
     """Its commands need the inventory; while nodes are replaced there is none."""
     target = Target("test", "us-east-1", tmp_path, environment=CREDENTIALS)
@@ -39,14 +61,7 @@ def test_a_run_can_be_stopped_while_nodes_are_added(
     save(make_inventory(1), path)
     seen: list[bool] = []
 
-    def carry_out(launch: FleetLaunch, report: object) -> Fleet:
-        seen.append(path.exists())
-        return FLEET
-
-    monkeypatch.setattr(FleetLaunch, "carry_out", carry_out)
-    monkeypatch.setattr(provision.up, "find_engine", lambda report: ENGINE)
-    monkeypatch.setattr(provision.up, "note_launches", lambda *_: None)
-    monkeypatch.setattr(provision.up, "note_ends", lambda *_: None)
+    during(lambda: seen.append(path.exists()))
     monkeypatch.setenv("HOME", str(tmp_path))
     hosts = write_hosts(make_inventory(1))
     plan = Plan((Change("same", NODE, "node0"), Change(op, NODE, "node1")))
@@ -61,9 +76,8 @@ def test_a_run_can_be_stopped_while_nodes_are_added(
     assert "Host demo-node1\n" in hosts.read_text(), "the user's ssh settings follow"
 
 
-def test_the_key_that_a_node_gave_is_not_asked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("during")
+def test_the_key_that_a_node_gave_is_not_asked_for_again(tmp_path: Path) -> None:
     """As for `heal`, which has ended machines meanwhile: no node of this inventory answers."""
     target = Target("test", "us-east-1", tmp_path, environment=CREDENTIALS)
     resolved = a_record().resolved
@@ -76,10 +90,6 @@ def test_the_key_that_a_node_gave_is_not_asked_for_again(
         keys.append(key)
         return make_inventory(2)
 
-    monkeypatch.setattr(FleetLaunch, "carry_out", lambda *_: FLEET)
-    monkeypatch.setattr(provision.up, "find_engine", lambda report: ENGINE)
-    monkeypatch.setattr(provision.up, "note_launches", lambda *_: None)
-    monkeypatch.setattr(provision.up, "note_ends", lambda *_: None)
     plan = Plan((Change("same", NODE, "node0"), Change("create", NODE, "node1")))
     up(FleetPlan(resolved, plan, None), target, silent, given, bootstrap)
     assert keys == [given]
