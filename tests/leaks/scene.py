@@ -25,7 +25,7 @@ _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["tests.leaks.preloaded"])
 
 KEPT = ("passphrase", "costs.jsonl", "pulumi/.pulumi/meta.yaml", "runs/runs.sqlite")
-"""What is kept on purpose when no cluster exists (docs/state.md): relative to the state folder."""
+"""What is kept when no cluster exists (docs/look-up/places.md), relative to the state folder."""
 
 
 class Scene:
