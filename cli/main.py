@@ -10,14 +10,14 @@ from cli.command_table import Root
 from cli.options import Options
 from cli.output import Output
 from cli.terminal import discard_unwritten
-from config.errors import GpuctlError, InputError, InvalidFiles
+from config.errors import GpuctlError, InvalidFiles
+from config.exit_codes import ExitCode
 from config.files import disk_errors
 from config.settings import export_state
 from config.version import gpuctl_version
 from operations import lab
 
 _LOGGER = logging.getLogger("gpuctl")
-RUN_FAILED_ITSELF = 125  # as `docker run`: gpuctl failed, not the job
 
 _REPORT_PACKAGES = {
     "jinja2": "reports need jinja2",
@@ -182,18 +182,22 @@ def _run(given: Options) -> None:
         with disk_errors():
             app(obj=given)
     except InvalidFiles as error:
-        _end(str(error), error.exit_code, given)
+        _end(str(error), _exit_code(error, given), given)
     except GpuctlError as error:
-        if error.exit_code != InputError.exit_code:
+        if error.exit_code != ExitCode.INPUT:
             _LOGGER.error("%s", error, exc_info=True)
         _end(f"gpuctl: error: {error}", _exit_code(error, given), given)
     except SystemExit as end:
         if not _is_interruption(end):
             raise
         try:
-            _end("gpuctl: interrupted; `gpuctl status` shows what exists", 130, given)
+            _end(
+                "gpuctl: interrupted; `gpuctl status` shows what exists",
+                ExitCode.INTERRUPTED,
+                given,
+            )
         finally:
-            _leave_threads(130)
+            _leave_threads(ExitCode.INTERRUPTED)
     except BrokenPipeError:
         raise SystemExit(1) from None  # the reader of the output has gone: nobody reads a message
     except Exception as error:
@@ -219,13 +223,13 @@ def _report(given: Options) -> str:
 
 
 def _exit_code(error: GpuctlError, given: Options) -> int:
-    """Return the exit code of an error; 2 of `drift` means that something differs."""
-    if given.command == "drift" and error.exit_code == InputError.exit_code:
-        return 1
-    return _own_failure(given) if error.exit_code == 1 else error.exit_code
+    """Return the exit code of an error."""
+    if given.has_terraform_codes:
+        return ExitCode.FAILED
+    return _own_failure(given) if error.exit_code == ExitCode.FAILED else error.exit_code
 
 
 def _own_failure(given: Options) -> int:
     """Return the exit code of a failure of gpuctl itself."""
     is_run = given.command in ("run", "attach", "wait", "bisect", "health")
-    return RUN_FAILED_ITSELF if is_run else 1
+    return ExitCode.OWN_FAILURE if is_run else ExitCode.FAILED

@@ -60,6 +60,8 @@ class Options:
     log_level: str | None = None
     command: str = ""
     """The command of the line, once the parser knows it."""
+    has_terraform_codes: bool = False
+    """Whether the command ends with 1 after each error: 2 means that there are changes."""
     log: CommandLog | None = field(default=None, compare=False)
     """The log of the command, once it has begun."""
 
@@ -105,7 +107,7 @@ class Options:
         return shlex.join(words)
 
 
-SHARED = frozenset(Options.__dataclass_fields__) - {"command", "log"}
+SHARED = frozenset(Options.__dataclass_fields__) - {"command", "has_terraform_codes", "log"}
 """The names of the options that every command takes."""
 
 

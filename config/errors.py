@@ -18,12 +18,13 @@ from collections.abc import Iterable, Mapping
 from typing import Self
 
 from config.diagnostic import Diagnostic
+from config.exit_codes import ExitCode
 
 
 class GpuctlError(Exception):
     """An error for the user: `message` names the mistake, `hint` the remedy."""
 
-    exit_code = 1
+    exit_code: int = ExitCode.FAILED
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -47,7 +48,7 @@ class GpuctlError(Exception):
 class InputError(GpuctlError):
     """The error that the user's input is wrong; nothing was created."""
 
-    exit_code = 2
+    exit_code = ExitCode.INPUT
 
 
 class InvalidFiles(InputError):
@@ -109,4 +110,4 @@ class OutputError(GpuctlError):
 class Interrupted(GpuctlError):
     """The error that the user pressed Ctrl-C; the message says what exists now."""
 
-    exit_code = 130
+    exit_code = ExitCode.INTERRUPTED

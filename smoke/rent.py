@@ -9,8 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from cli.main import RUN_FAILED_ITSELF
 from config.errors import GpuctlError
+from config.exit_codes import ExitCode
 from config.loading.load import load_cluster
 from engine.record.nccl_tests import Table
 from provision.aws.clients import aws_errors, client
@@ -120,7 +120,7 @@ def _run(site: Workplace, file: Path, cluster: str) -> None:
     kind, name = (yaml.safe_load(file.read_text())[key] for key in ("type", "name"))
     words = ("run", str(file), "--cluster", cluster)
     code = site.run(*words, codes=ANY_CODE)
-    if kind == "nccl-tests" and code != RUN_FAILED_ITSELF:
+    if kind == "nccl-tests" and code != ExitCode.OWN_FAILURE:
         for line in takewhile(bool, site.read("results", name, quiet=True).splitlines()):
             site.note(line)
         document = json.loads(site.read("results", name, "--json", quiet=True))

@@ -9,6 +9,7 @@ import typer
 from cli.arguments import ClusterArgument
 from cli.options import YesOption, chosen_target, output
 from config.errors import InputError
+from config.exit_codes import ExitCode
 from config.quantities import elapsed
 from config.run import run_file
 from config.run import size as sizes
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 LARGEST = "256M"
 """The largest message, unless somebody says another."""
-
-FOUND = 1
-"""The exit code if a node or a pair is slow."""
 
 
 def bisect(
@@ -49,7 +47,7 @@ def bisect(
         result, path = operation.measure(plan, largest=largest, watcher=view)
     _show(result, path, out)
     if result.suspects:
-        raise typer.Exit(FOUND)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _bytes(size: str) -> int:

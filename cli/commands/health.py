@@ -7,10 +7,8 @@ import typer
 from cli.arguments import ClusterArgument
 from cli.options import YesOption, chosen_target, output
 from cli.render import health as render
+from config.exit_codes import ExitCode
 from operations import health as operation
-
-UNFIT = 1
-"""The exit code if a node is not fit for jobs."""
 
 
 def health(
@@ -53,4 +51,4 @@ def health(
     }
     out.show(document, render.health_lines(checked, out))
     if checked.unfit:
-        raise typer.Exit(UNFIT)
+        raise typer.Exit(ExitCode.FAILED)

@@ -1,12 +1,18 @@
 """`gpuctl plan FILE`: the changes that `up` would make, and their cost. It creates nothing."""
 
+from typing import Annotated
+
 import typer
 
 from cli.arguments import FileArgument
-from cli.options import RefreshOption, ReplaceOption, chosen_target, output
+from cli.options import RefreshOption, ReplaceOption, chosen_target, options, output
 from cli.render import plan as render
 from config.loading import load
 from operations import lease, rent
+
+CHANGES = 2
+"""The exit code of --detailed-exitcode if there are changes, as that of `terraform plan`
+(https://developer.hashicorp.com/terraform/cli/commands/plan, 2026-11-23)."""
 
 
 def plan(
@@ -14,6 +20,13 @@ def plan(
     file: FileArgument,
     refresh: RefreshOption = False,
     replace: ReplaceOption = None,
+    detailed_exitcode: Annotated[
+        bool,
+        typer.Option(
+            "--detailed-exitcode",
+            help="0: no changes, 1: an error, 2: changes, as in Terraform.",
+        ),
+    ] = False,
 ) -> None:
     """Show the changes that `up` would make, and their cost.
 
@@ -22,7 +35,10 @@ def plan(
     $ gpuctl plan cluster.yaml --json | jq .hourly_usd
     """
     here, out = chosen_target(context), output(context)
+    options(context).has_terraform_codes = detailed_exitcode
     cluster = lease.with_lifetime(here, load.load_cluster(file, out.complain))
     with out.progress() as view:
         fleet_plan = rent.plan(here, cluster, refresh=refresh, replace=replace or (), watcher=view)
     render.show_plan(fleet_plan, out)
+    if detailed_exitcode and not fleet_plan.plan.is_empty:
+        raise typer.Exit(CHANGES)

@@ -8,10 +8,8 @@ from cli.arguments import RunArgument
 from cli.options import chosen_target, output
 from config import duration
 from config.errors import InputError
+from config.exit_codes import ExitCode
 from operations import runs
-
-TIMED_OUT = 124
-"""The exit code if the run did not end in time, as that of timeout(1)."""
 
 
 def wait(
@@ -34,7 +32,7 @@ def wait(
         record = runs.wait(chosen_target(context), run, timeout_s=seconds, watcher=view)
     if not record.is_over:
         out.complain(f"gpuctl: run {record.run_id} did not end within {timeout}; it goes on")
-        raise typer.Exit(TIMED_OUT)
+        raise typer.Exit(ExitCode.TIMED_OUT)
     reason = f": {record.reason}" if record.reason else ""
     line = f"Run {record.run_id}: {record.status}, exit code {record.exit_code}{reason}"
     out.show(record.model_dump(mode="json"), [line])

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from cli.render.detach_hint import show_detached
 from cli.render.teardown import show_teardown
-from config.errors import Interrupted
+from config.exit_codes import ExitCode
 from operations import runs, shared_runs
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def follow_to_end(
             ended = follow(progress)
     except runs.Detached:
         show_detached(here, run, out)
-        return Interrupted.exit_code
+        return ExitCode.INTERRUPTED
     try:
         show_end(ended, view, out)
     finally:

@@ -91,7 +91,7 @@ def assert_results_are_kept(gpuctl: Gpuctl, run_id: str) -> None:
 
 
 def test_two_p5_nodes_are_planned_with_32_efa_interfaces_each(gpuctl: Gpuctl) -> None:
-    text = gpuctl("--lab", "plan", "stacks/p5-2node.yaml")
+    text = gpuctl("--lab", "plan", "stacks/p5-2node.yaml", "--detailed-exitcode", code=2)
     assert "Network of node0 … node1, each: 32 EFA interfaces, 32 network cards" in text
     plan = gpuctl.json("--lab", "plan", "stacks/p5-2node.yaml")
     assert set(plan["nodes"]) == {"node0", "node1"}

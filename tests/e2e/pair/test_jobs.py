@@ -92,6 +92,7 @@ def test_a_killed_client_leaves_a_run_that_logs_follow_and_stop_end(
         same = cluster_file(tmp_path, cluster)
         planned = gpuctl("--lab", "plan", str(same), "--replace", "node1")
         assert "\nnode1 is replaced: --replace names it\n" in planned
+        gpuctl("--lab", "plan", str(same), "--detailed-exitcode")  # nothing changes: 0
         refused = gpuctl("--lab", "up", str(same), "--replace", "node1", "--yes", code=2)
         assert re.search(rf"{run}, and this plan ends machines; ", refused)
         refused = gpuctl("--lab", "down", cluster, code=2)
