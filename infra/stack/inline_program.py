@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from config.cluster.resolved import Resolved
+from config.polling import Timeouts, poll
 from infra.fleet import NO_CLAIMS, Claims, Fleet
 
 Program = Callable[[], Awaitable[None]]
@@ -110,8 +111,8 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
     write a line to the engine's log before it closes the loop.
     """
     end = time.monotonic() + _LOOP_ENDS_S
-    while loop.is_running() and time.monotonic() < end:
-        time.sleep(0.02)  # the SDK has no event for its thread's end
+    # The SDK has no event for its thread's end.
+    poll(lambda: None if loop.is_running() else True, Timeouts(_LOOP_ENDS_S, 0.02))
     if loop.is_running() or loop.is_closed():
         return
     for task in asyncio.all_tasks(loop):

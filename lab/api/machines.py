@@ -2,13 +2,13 @@
 
 import logging
 import shutil
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Thread
 from typing import Protocol
 
 from config.errors import LabError
+from config.polling import Timeouts, poll
 from lab.machines.machine import Machine, MachineSpec
 from lab.network.bridge import LabNetwork
 from lab.places import make_private
@@ -258,9 +258,7 @@ class BootedMachines:
 
 def _add_public_ip(machine: Machine, address: str) -> None:
     """Add the address once cloud-init has ended: a network that comes up would drop it."""
-    deadline = time.monotonic() + BOOT_SECONDS
-    while _BOOTED not in machine.console() and time.monotonic() < deadline:
-        time.sleep(0.5)
+    poll(lambda: _BOOTED in machine.console() or None, Timeouts(BOOT_SECONDS, 0.5))
     try:
         machine.add_public_ip(address)
     except LabError:

@@ -10,9 +10,11 @@ import os
 import signal
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from config.errors import LabError
+from config.polling import Timeouts, poll
 from lab.places import Places
 
 _DELEGATED = ("cgroup.procs", "tasks", "cgroup.threads", "cgroup.subtree_control")
@@ -74,18 +76,21 @@ def processes(places: Places, machine: str) -> set[int]:
 
 def kill(places: Places, machine: str, timeout: float = 10.0) -> None:
     """Kill all processes of the machine; LabError if one still exists after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
-    while left := processes(places, machine):
+
+    def are_gone() -> bool | None:
+        left = processes(places, machine)
         for pid in left:
             with suppress(ProcessLookupError):  # the process has ended
                 os.kill(pid, signal.SIGKILL)
-        if time.monotonic() > deadline:
-            raise LabError(
-                f"processes of machine {machine} do not die: {sorted(left)}",
-                f"see what they wait for in /proc/PID/stack, then `{places.command('stop')}`",
-            )
-        # The kernel has no event for an empty group of cgroup v1; a killed machine ends in ~20 ms.
-        time.sleep(0.01)
+        return None if left else True
+
+    # The kernel has no event for an empty group of cgroup v1; a killed machine ends in ~20 ms.
+    if not poll(are_gone, Timeouts(timeout, 0.01)):
+        left = sorted(processes(places, machine))
+        raise LabError(
+            f"processes of machine {machine} do not die: {left}",
+            f"see what they wait for in /proc/PID/stack, then `{places.command('stop')}`",
+        )
 
 
 def remove(places: Places, machine: str, timeout: float = 10.0) -> None:
@@ -98,19 +103,20 @@ def remove(places: Places, machine: str, timeout: float = 10.0) -> None:
     for hierarchy in hierarchies():
         top = hierarchy / places.cgroup
         for group, _, _ in os.walk(top / machine, topdown=False):
-            while _is_used(Path(group)) and time.monotonic() < deadline:
-                time.sleep(0.01)  # cgroup v1 has no event for this
+            # cgroup v1 has no event for this.
+            is_free = partial(_is_free, Path(group))
+            poll(is_free, Timeouts(deadline - time.monotonic(), 0.01))
         with suppress(OSError):  # it does not exist, or it has other machines
             top.rmdir()
 
 
-def _is_used(group: Path) -> bool:
-    """Remove the group; return whether it is still in use."""
+def _is_free(group: Path) -> bool | None:
+    """Remove the group; return None if it is still in use."""
     try:
         group.rmdir()
     except OSError as error:
-        return error.errno == errno.EBUSY
-    return False
+        return None if error.errno == errno.EBUSY else True
+    return True
 
 
 def _inherit_cpuset(hierarchy: Path, group: Path) -> None:

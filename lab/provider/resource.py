@@ -1,6 +1,5 @@
 """The base class of resource types, and the functions that the types share."""
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from botocore.exceptions import ClientError
 
+from config.polling import Timeouts, poll
 from lab.provider.values import Properties
 
 if TYPE_CHECKING:
@@ -176,8 +176,5 @@ def wait(done: Callable[[], bool], what: str, limit: float | None = None) -> Non
     Without `limit` it is that of the current call, `limit_s`.
     """
     limit = limit_s.get() if limit is None else limit
-    end = time.monotonic() + limit
-    while not done():
-        if time.monotonic() > end:
-            raise TimeoutError(f"timeout while waiting for {what} ({limit:.0f} s)")
-        time.sleep(_POLL_S)
+    if not poll(lambda: done() or None, Timeouts(limit, _POLL_S)):
+        raise TimeoutError(f"timeout while waiting for {what} ({limit:.0f} s)")
