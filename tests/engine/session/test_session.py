@@ -81,7 +81,12 @@ class LocalConnections:
         process = await asyncio.create_subprocess_shell(
             self.here(command), stdin=PIPE, stdout=PIPE, stderr=PIPE
         )
-        out, complaints = await process.communicate(self.here(stdin or "").encode())
+        try:
+            out, complaints = await process.communicate(self.here(stdin or "").encode())
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
         assert process.returncode is not None
         return Completed(process.returncode, out.decode(), complaints.decode())
 
@@ -115,9 +120,8 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalConnections]:
     async def connect(inventory: Inventory) -> AsyncIterator[LocalConnections]:
         yield connections
 
-    monkeypatch.setattr("engine.session.head.connect", connect)
-    monkeypatch.setattr("engine.session.cluster_runs.connect", connect)
-    monkeypatch.setattr("engine.analysis.metrics.live.connect", connect)
+    for place in ("session.head", "session.cluster_runs", "analysis.metrics.live"):
+        monkeypatch.setattr(f"engine.{place}.connect", connect)
     monkeypatch.setattr("engine.record.metrics_record.connect", connect)
     monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(root / "memory"))
     monkeypatch.setenv("PATH", f"{TOOLS}:{Path(sys.executable).parent}:{os.environ['PATH']}")
@@ -393,7 +397,6 @@ def test_follow_after_the_end_needs_no_cluster(
 def test_a_head_that_aws_took_back_is_named_and_not_waited_for(
     connections: LocalConnections,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     is_lost: bool,
 ) -> None:
     """It has told its notice, and is not heard of any more a minute after its time."""
@@ -404,14 +407,12 @@ def test_a_head_that_aws_took_back_is_named_and_not_waited_for(
         "kind": "run_started", "time": 1.0, "run_id": plan.run_id, "name": "job", "cluster": "demo",
         "startup_order": "any", "stop_criteria": "all-done", "on_stop": "keep", "nodes": [node],
     }  # fmt: skip
-    ends = [json.dumps({"kind": "supervisor_lost", "time": 3.0})] if is_lost else []
-
-    async def lines(head: Node, command: str) -> AsyncGenerator[str, None]:
-        for line in (json.dumps(started), json.dumps(notice), *ends):
-            yield line
-        raise NodeError("node0: the connection was lost", "")
-
-    monkeypatch.setattr(connections, "lines", lines)
+    folder = connections.run_folder(plan.run_id)
+    folder.mkdir(parents=True)
+    (folder / "agent.pyz").symlink_to(unpacked_agent())
+    (folder / "journal.jsonl").write_text(f"{json.dumps(started)}\n{json.dumps(notice)}\n")
+    if not is_lost:
+        connections.cut_after, connections.stays_cut = 2, True
     with History(tmp_path) as history:
         history.begin(plan)
     with pytest.raises(RunError) as lost:
@@ -452,24 +453,26 @@ def test_the_head_says_which_run_is_on_the_cluster(
 
 
 def test_a_head_that_does_not_say_who_holds_the_cluster_is_waited_for_some_seconds(
-    connections: LocalConnections, monkeypatch: pytest.MonkeyPatch
+    connections: LocalConnections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def hang(node: Node, command: str) -> Completed:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    monkeypatch.setattr(connections, "run", hang)
+    folder = connections.run_folder("job-0d1e00")
+    folder.mkdir(parents=True)
+    (folder / "agent.pyz").touch()
+    (folder.parent / QUEUE).write_text(f"{folder.name} started node1\n")
+    (tmp_path / "python3").write_text("#!/bin/sh\nexec sleep 1000\n")
+    (tmp_path / "python3").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(NodeError) as silent:
         asyncio.run(find_holders(INVENTORY, 0.1))
     assert str(silent.value) == "node0 (127.0.0.10) did not answer within 0 s"
 
-    async def lacking(node: Node, command: str) -> Completed:
-        return Completed(127, "", "sh: 1: python3: not found\n")
-
-    monkeypatch.setattr(connections, "run", lacking)
+    monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(NodeError) as mute:
         asyncio.run(find_holders(INVENTORY))
-    assert str(mute.value) == "node0 (127.0.0.10) cannot report its runs: sh: 1: python3: not found"
+    assert str(mute.value) == (
+        "node0 (127.0.0.10) cannot report its runs: /bin/sh: 1: exec: python3: not found"
+    )
+    (folder.parent / QUEUE).unlink()
 
 
 async def queued(

@@ -108,16 +108,15 @@ def test_nothing_is_saved_while_a_client_destroys_the_cluster(
 
 
 def test_a_client_that_comes_while_it_saves_can_destroy_the_cluster(
-    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    save = cluster.launcher.save
     supervisors: list[Supervisor] = []
 
     async def save_later(rank: int | None) -> Process:
         supervisors[0].acknowledge()
-        return await save(rank)
+        return await cluster.launcher.start_saving(rank)
 
-    monkeypatch.setattr(cluster.launcher, "save", save_later)
+    cluster.launcher.saves = save_later
 
     async def power_off(supervisor: Supervisor) -> None:
         supervisors.append(supervisor)
@@ -132,15 +131,16 @@ def test_a_client_that_comes_while_it_saves_can_destroy_the_cluster(
 
 
 def test_a_node_that_cannot_save_does_not_keep_the_others_from_it(
-    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    save = cluster.launcher.save
     error = "ssh: connect to host 10.213.1.11 port 22: No route to host"
 
     async def save_badly(rank: int | None) -> Process:
-        return await (shell(f"echo {error} >&2; exit 255") if rank == 1 else save(rank))
+        if rank == 1:
+            return await shell(f"echo {error} >&2; exit 255")
+        return await cluster.launcher.start_saving(rank)
 
-    monkeypatch.setattr(cluster.launcher, "save", save_badly)
+    cluster.launcher.saves = save_badly
     end(cluster, saving_plan(tmp_path / "saved"))
     found = files(tmp_path / "saved")
     assert found["not-saved.txt"] == f"rank 1 (node1): {error}\n"
@@ -148,14 +148,12 @@ def test_a_node_that_cannot_save_does_not_keep_the_others_from_it(
     assert "journal.jsonl" in found
 
 
-def test_a_node_that_hangs_does_not_keep_the_nodes(
-    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_hangs_does_not_keep_the_nodes(cluster: LocalCluster, tmp_path: Path) -> None:
     async def hang(rank: int | None) -> Process:
         assert rank in (0, None)
         return await shell("exec sleep 1000")
 
-    monkeypatch.setattr(cluster.launcher, "save", hang)
+    cluster.launcher.saves = hang
     cluster.times = Times(acknowledge_s=0.1, save_s=0.5)
     end(cluster, saving_plan(tmp_path / "saved", nodes=1))
     assert (cluster.folder / save_to_shared.NOT_SAVED).read_text() == (
