@@ -26,6 +26,7 @@ class Cloud:
         self.plans = [True, True]  # whether each preview only adds
         self.made: tuple[str, ...] = ()
         self.unknown: list[str] = []
+        self.is_denied = False
         self.refusal: InputError | None = None
         self.calls: list[str] = []
         record = SimpleNamespace(resolved=SimpleNamespace(cluster="the cluster file"))
@@ -62,6 +63,9 @@ class Cloud:
         self.calls.append(f"join {' '.join(sorted(names))}")
 
     def terminate_instances(self, *, InstanceIds: list[str]) -> None:
+        if self.is_denied:
+            refused: Any = {"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}
+            raise ClientError(refused, "TerminateInstances")
         if InstanceIds[0] in self.unknown:
             answer: Any = {"Error": {"Code": "InvalidInstanceID.NotFound", "Message": "none"}}
             raise ClientError(answer, "TerminateInstances")
@@ -130,12 +134,7 @@ def test_no_machine_ends_before_the_key_of_new_ones_is_here(
 
 def test_a_refusal_of_aws_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = Cloud(monkeypatch)
-
-    def refuse(**_: object) -> None:
-        answer: Any = {"Error": {"Code": "UnauthorizedOperation", "Message": "no"}}
-        raise ClientError(answer, "TerminateInstances")
-
-    monkeypatch.setattr(cloud, "terminate_instances", refuse)
+    cloud.is_denied = True
     with pytest.raises(CloudError, match="UnauthorizedOperation"):
         replace(cloud, "node1")
     assert cloud.calls == ["plan"]

@@ -19,7 +19,7 @@ from engine.contract.codec import from_json, to_json
 from engine.contract.head_events import NodeLost, RunFinished
 from engine.contract.plan import LaunchPlan
 from engine.contract.worker_events import NodeExited, NodeStopped, Output
-from tests.engine.conftest import LocalCluster, make_plan, wait_for_agents, when
+from tests.engine.conftest import LocalCluster, LocalLauncher, make_plan, wait_for_agents, when
 from tests.processes import is_alive
 
 pytestmark = pytest.mark.slow
@@ -361,16 +361,15 @@ def test_a_client_that_destroys_has_time_as_long_as_it_says_that_it_is_at_it(
 
 
 def test_a_flaw_in_attending_to_a_node_ends_the_run_and_is_told(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    cluster: LocalCluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    launch = cluster.launcher.open
+    class Flawed(LocalLauncher):
+        async def open(self, rank: int) -> Process:
+            if rank == 1:
+                raise RuntimeError("a flaw")
+            return await super().open(rank)
 
-    async def fail(rank: int) -> Process:
-        if rank == 1:
-            raise RuntimeError("a flaw")
-        return await launch(rank)
-
-    monkeypatch.setattr(cluster.launcher, "open", fail)
+    cluster.launcher = Flawed(cluster.folder, cluster.folder / "agent.pyz")
     verdict = cluster.execute(make_plan(commands=("sleep 1000",)))
     assert verdict.reason == "node1 was lost: gpuctl failed (RuntimeError: a flaw)"
     assert (verdict.exit_code, verdict.first_failed_rank) == (125, 1)

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import json
 import os
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,13 @@ def gpu(number: int, percent: float | None) -> list[float | None]:
 class Head:
     """The samples of a run in a loop, and the events that they made."""
 
-    def __init__(self, folder: Path, **sizes: int) -> None:
+    def __init__(
+        self, folder: Path, record: Callable[[Event], None] | None = None, **sizes: int
+    ) -> None:
         self.folder = folder / "job-000001"
         self.folder.mkdir()
         self.events: list[Event] = []
-        self.samples = Samples(PLAN, self.folder, self.events.append, **sizes)
+        self.samples = Samples(PLAN, self.folder, record or self.events.append, **sizes)
         self.samples.begin(PLAN, RunClock(0.0))
 
     def recorded(self) -> list[dict[str, Any]]:
@@ -141,17 +144,14 @@ def test_gpus_that_stand_idle_are_reported_once(tmp_path: Path) -> None:
     head.samples.close()
 
 
-def test_whoever_reads_of_idle_gpus_finds_them_in_the_newest_samples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    head = Head(tmp_path)
+def test_whoever_reads_of_idle_gpus_finds_them_in_the_newest_samples(tmp_path: Path) -> None:
     seen: list[tuple[Event, Any, float]] = []
 
     def record(event: Event) -> None:
         newest = json.loads(newest_path(head.folder).read_text())
         seen.append((event, newest["idle"], newest["samples"]["0"][-1]["time"]))
 
-    monkeypatch.setattr(head.samples, "_record", record)
+    head = Head(tmp_path, record)
     asyncio.run(ticks(head, 600, step=10, gpus=[gpu(0, 0), gpu(1, 95)]))
     assert seen == [(GpusIdle(0, (0,), 600), {"0": {"0": 1000.0}}, 1600.0)]
     head.samples.close()
