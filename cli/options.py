@@ -30,6 +30,10 @@ ReplaceOption = Annotated[
     ),
 ]
 
+WatchOption = Annotated[
+    bool, typer.Option("--watch", "-w", help="Draw it again every 5 seconds, until Ctrl-C.")
+]
+
 FoldOption = Annotated[bool, typer.Option("--fold", help="Print equal lines of many ranks once.")]
 
 SetOption = Annotated[

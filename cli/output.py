@@ -5,7 +5,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -14,6 +15,10 @@ from cli.render import text_table
 from cli.render.progress import ProgressView
 from cli.terminal import json_text, print_line, shown
 from config.errors import InputError, OutputError
+
+REFRESH_S = 5.0
+"""Seconds between two drawings of a live table; nodes send a sample as often
+(engine/agent/metrics/sampler.py)."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,18 @@ class Output:
         size = shutil.get_terminal_size()
         rows = (shown(line, is_plain=True)[: size.columns] for line in lines[: size.lines - 1])
         print("\033[H\033[2J" + "\n".join(rows), flush=True)
+
+    def watch(self, lines: Callable[[], Sequence[str]], every_s: float = REFRESH_S) -> None:
+        """Draw the lines again every `every_s` seconds, until Ctrl-C.
+
+        Raises InputError if nothing can be drawn again: with `as_json`, and without a terminal.
+        """
+        if self.as_json or not sys.stdout.isatty():
+            raise InputError("--watch needs a terminal", "leave it out, and repeat the command")
+        with suppress(KeyboardInterrupt):  # the ordinary end of a live table
+            while True:
+                self.redraw(lines())
+                time.sleep(every_s)
 
     def note(self, text: str) -> None:
         """Print what happens on the way to a result; nothing with `as_json` or `is_quiet`.

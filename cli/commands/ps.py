@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import YesOption, chosen_target, output
+from cli.options import WatchOption, YesOption, chosen_target, output
 from config import duration
 from config.errors import InputError
 from config.quantities import money, size
@@ -28,6 +28,7 @@ def ps(
         str | None, typer.Option(metavar="AGE", help="With --prune: logs older than this (7d).")
     ] = None,
     yes: YesOption = False,
+    watch: WatchOption = False,
 ) -> None:
     """List the runs: where, status, attempts, exit code, cost.
 
@@ -35,6 +36,7 @@ def ps(
     bucket (`backend`), the runs of all are listed.
 
     $ gpuctl ps -n 20
+    $ gpuctl ps --watch
     $ gpuctl ps --json | jq '.[0].run_id'
     $ gpuctl ps --prune --older-than 7d
     """
@@ -44,6 +46,10 @@ def ps(
         return
     if older_than is not None or yes:
         raise InputError("--older-than and --yes are for --prune alone", "add --prune")
+    if watch:
+        view = out.progress()
+        out.watch(lambda: [*_lines(known.list_runs(here, limit=number, watcher=view), out)])
+        return
     with out.progress() as view:
         runs = known.list_runs(here, limit=number, watcher=view)
     values = [

@@ -1,14 +1,18 @@
 """`gpuctl status`: the clusters that exist, also those of interrupted commands."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.complete import clusters as known_clusters
-from cli.options import chosen_target, output
+from cli.options import WatchOption, chosen_target, output
 from cli.render import status as render
 from operations import status as operation
+
+if TYPE_CHECKING:
+    from operations.chosen_target import ChosenTarget
+    from operations.status import ClusterStatus
 
 
 def status(
@@ -21,15 +25,28 @@ def status(
             autocompletion=known_clusters,
         ),
     ] = None,
+    watch: WatchOption = False,
 ) -> None:
     """Show the clusters that exist, their nodes, and their cost so far.
 
     $ gpuctl status
+    $ gpuctl status demo --watch
     $ gpuctl status demo --json
     """
     here, out = chosen_target(context), output(context)
-    clusters = operation.clusters(here) if cluster is None else operation.cluster(here, cluster)
+    if watch:
+        out.watch(lambda: _lines(_clusters(here, cluster)))
+        return
+    clusters = _clusters(here, cluster)
     for error in operation.record_errors(here):
         out.warn(str(error))
+    out.show([asdict(status) for status in clusters], _lines(clusters))
+
+
+def _clusters(here: "ChosenTarget", name: str | None) -> "tuple[ClusterStatus, ...]":
+    return operation.clusters(here) if name is None else operation.cluster(here, name)
+
+
+def _lines(clusters: "tuple[ClusterStatus, ...]") -> list[str]:
     lines = [line for status in clusters for line in render.status_lines(status)]
-    out.show([asdict(status) for status in clusters], lines or ["No cluster exists."])
+    return lines or ["No cluster exists."]

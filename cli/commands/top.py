@@ -1,20 +1,14 @@
 """`gpuctl top [RUN|CLUSTER]`: what runs use of their nodes now, and GPUs that are idle."""
 
 import sys
-import time
-from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from cli.complete import clusters_and_runs
 from cli.options import chosen_target, output
-from cli.output import Output
 from cli.render import top as render
 from operations import usage
-
-REFRESH_S = 5.0
-"""Nodes send a sample as often (engine/agent/metrics/sampler.py)."""
 
 
 def top(
@@ -52,17 +46,7 @@ def top(
         )
         return
     if not once and not out.as_json and sys.stdout.isatty():
-        watch(watched, out, gpus)
+        out.watch(lambda: render.lines(usage.current_usage(watched, watcher=view), gpus, out))
         return
     now = usage.current_usage(watched, watcher=view)
     out.show(render.document(now), render.lines(now, gpus, out))
-
-
-def watch(watched: usage.Watched, out: Output, gpus: bool, refresh_s: float = REFRESH_S) -> None:
-    """Draw the table again every `refresh_s` seconds, until Ctrl-C."""
-    view = out.progress()
-    with suppress(KeyboardInterrupt):  # the ordinary end of a live table
-        while True:
-            now = usage.current_usage(watched, watcher=view)
-            out.redraw(render.lines(now, gpus, out))
-            time.sleep(refresh_s)

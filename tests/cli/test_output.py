@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -23,6 +24,7 @@ from engine.record.result import RunResult
 from tests.cli.test_command import COMMAND, ROOT, gpuctl
 from tests.engine.bare_events import STARTED
 from tests.engine.conftest import make_plan
+from tests.interrupts import INTERRUPTIBLE
 
 pytestmark = pytest.mark.slow
 
@@ -256,3 +258,26 @@ def test_a_terminals_table_fits_it(tmp_path: Path) -> None:
     assert lines[0].split() == ["TEMPLATE", "TYPE", "SUMMARY"]
     assert max(map(len, lines)) <= 50
     assert len(lines) > len(gpuctl("templates", home=tmp_path).stdout.splitlines())
+
+
+def test_a_watched_table_is_drawn_again_until_ctrl_c(tmp_path: Path) -> None:
+    person, program = pty.openpty()
+    environment = os.environ | {"HOME": str(tmp_path), "COLUMNS": "80", "LINES": "24"}
+    command = [*INTERRUPTIBLE, str(COMMAND), "ps", "--watch"]
+    with subprocess.Popen(command, stdout=program, env=environment) as process:
+        os.close(program)
+        text = b""
+        while text.count(b"No run yet.") < 2:
+            text += os.read(person, 1000)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    os.close(person)
+    assert text == b"\033[H\033[2JNo run yet.\r\n" * 2
+
+
+def test_watch_needs_a_terminal(tmp_path: Path) -> None:
+    done = gpuctl("ps", "--watch", home=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "gpuctl: error: --watch needs a terminal; leave it out, and repeat the command\n",
+    )

@@ -1,13 +1,12 @@
 """`gpuctl top`: what the head's samples say, as a table and as JSON."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.commands.top import watch
 from cli.main import app
 from cli.output import Output
 from cli.render.top import bar, rate
@@ -18,8 +17,6 @@ from engine.analysis.metrics.usage import usage
 from engine.record.journal_copy import samples_path
 from engine.record.sample import Sample
 from nodes.inventory import Inventory
-from operations.chosen_target import ChosenTarget
-from operations.usage import find_watched
 from provision.state import record
 from tests.cli.conftest import remember
 from tests.cli.test_ps import alive, earlier
@@ -175,21 +172,6 @@ def test_without_a_cluster_there_is_nothing_to_watch(remembered: Target) -> None
     refused = gpuctl()
     assert isinstance(refused.exception, InputError)
     assert str(refused.exception) == "no cluster is ready; see `gpuctl status` for all"
-
-
-def test_on_a_terminal_the_table_is_drawn_again(heads: list[Answer]) -> None:
-    drawn: list[str] = []
-
-    class Terminal(Output):
-        def redraw(self, lines: Sequence[str]) -> None:
-            drawn.append(lines[0])
-            if len(drawn) == 2:
-                raise KeyboardInterrupt
-
-    heads[0] = on_demo
-    here = ChosenTarget()
-    watch(find_watched(here, "demo", watcher=Output().progress()), Terminal(), False, 0)
-    assert drawn == ["Run train-000001 on cluster demo"] * 2
 
 
 def test_a_redrawn_table_fits_the_terminal(

@@ -93,10 +93,13 @@ OPTIONS_WITHOUT_PARAMETER = {
     "ps prune": "prune_logs",
     "results compare": "Run.compare",
     "results keep_baseline": "Run.keep_baseline",
+    "plan detailed_exitcode": "the plan says whether it is empty",
     "run detach": "Cluster.run returns once the run has started; Run.attach follows it",
     "run dry_run": "plan_run",
     "ssh-config remove": "remove_ssh_config",
     # What a program does with the values that it gets.
+    "ps watch": "a loop",
+    "status watch": "a loop",
     "attach since": "each event has its time",
     "logs grep": "a condition on the lines",
     "logs rank": "a condition on the lines",
