@@ -23,6 +23,7 @@ from engine.contract.head_events import (
     LeaseEnding,
     NetworkSeen,
     NodeAnswersAgain,
+    NodeGone,
     NodeLost,
     NodesLeftOut,
     NodeUnreachable,
@@ -42,6 +43,7 @@ from engine.contract.worker_events import (
     NodeExamined,
     NodeExited,
     NodeInterrupted,
+    NodePrepared,
     NodeReady,
     NodeStarted,
     NodeStopped,
@@ -309,10 +311,10 @@ def event_text(event: Event) -> str:
             text = f"rank {event.rank} answers again, after a silence of {event.silence_s:.0f} s"
         case DiskFull():
             text = f"rank {event.rank}: {event.text}; the job goes on"
-        case NodeStopped() | NodeLost():
+        case NodeStopped() | NodeLost() | NodeGone():
             what = event.kind.removeprefix("node_")
             text = f"rank {event.rank} {what}: {event.reason}".removesuffix(": ")
-        case NodeStarted() | NodeReady():
+        case NodePrepared() | NodeStarted() | NodeReady():
             text = f"rank {event.rank} {event.kind.removeprefix('node_')}"
         case CaseStarted():
             text = progress(event)

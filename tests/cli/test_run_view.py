@@ -28,12 +28,13 @@ from engine.contract.head_events import (
     HeadUnreachable,
     NetworkSeen,
     NodeAnswersAgain,
+    NodeGone,
     NodeLost,
     NodeUnreachable,
     RunFinished,
     TableRead,
 )
-from engine.contract.worker_events import NodeInterrupted, Output, RankStarted
+from engine.contract.worker_events import NodeInterrupted, NodePrepared, Output, RankStarted
 from engine.record.result import RunResult
 from tests.engine.conftest import make_inventory, make_plan
 
@@ -56,6 +57,15 @@ def test_a_notice_says_which_node_what_when_and_what_follows(
         f"-- rank 1: AWS takes node1's spot instance back: terminate at {when};"
         " the run fails then, unless it ends before\n"
     )
+
+
+def test_a_node_that_is_prepared_or_gone_is_named_by_its_rank(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    view = RunView(make_plan(), Out())
+    view.event(NodePrepared(rank=1, time=1.0))
+    view.event(NodeGone(rank=1, reason="", time=2.0))
+    assert capsys.readouterr().out == "-- rank 1 prepared\n-- rank 1 gone\n"
 
 
 def test_a_notice_is_an_event_of_the_json_stream(capsys: pytest.CaptureFixture[str]) -> None:
