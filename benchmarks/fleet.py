@@ -28,6 +28,7 @@ from config.target import Target
 from infra.program.subnets import carve
 from infra.stack.installation import find_engine
 from provision.preflight.preflight import resolve
+from provision.state.store import ClusterStore
 from tests.infra.region import region
 
 INSTANCE_TYPE = "p4d.24xlarge"
@@ -67,7 +68,7 @@ def bare_values(nodes: int, target: Target) -> dict[str, object]:
     """Return the values that a person would write into the bare program."""
     resolved = resolve(
         Cluster.model_validate({"name": "fleet", "nodes": nodes, "instance_type": INSTANCE_TYPE}),
-        target,
+        ClusterStore(target),
     )
     cidr = resolved.cluster.network.cidr
     subnets = carve(cidr)

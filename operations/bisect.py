@@ -23,7 +23,6 @@ from engine.session.session import run
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
 from operations.watcher import LoggingWatcher, Watcher
-from provision.state.record import load_inventory
 
 __all__ = ["Bisect", "BisectPlan", "measure", "plan_bisect", "round_title", "verdict_lines"]
 
@@ -47,8 +46,8 @@ class BisectPlan:
 
 def plan_bisect(here: ChosenTarget, cluster: str) -> BisectPlan:
     """Return the runs of a bisect of the cluster; InputError if it has too few or many nodes."""
-    target = here.cluster_target(cluster)
-    inventory = load_inventory(cluster, target)
+    store = here.cluster_store(cluster)
+    inventory = store.inventory(cluster)
     count, gpus = len(inventory.nodes), inventory.nodes[0].gpus
     if not 2 <= count <= MOST_NODES:
         raise InputError(
@@ -56,7 +55,7 @@ def plan_bisect(here: ChosenTarget, cluster: str) -> BisectPlan:
             "measure it with `gpuctl run stacks/nccl-tests.yaml`",
         )
     rounds = (*first_rounds(count, gpus), last_round(count, (0,), ((0, 1),)))
-    return BisectPlan(inventory, rounds, target)
+    return BisectPlan(inventory, rounds, store.target)
 
 
 def measure(

@@ -3,6 +3,7 @@
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from config.bucket import bucket_of
 from config.errors import InputError
@@ -13,6 +14,9 @@ from config.target import Target
 from lab import lifecycle
 from lab.places import DEFAULT as DEFAULT_LAB
 from lab.places import Places
+
+if TYPE_CHECKING:
+    from provision.state.store import ClusterStore
 
 __all__ = ["ALL_REGIONS", "DEFAULT_LAB", "ChosenTarget", "Places", "choose"]
 
@@ -114,12 +118,17 @@ class ChosenTarget:
 
         InputError when the target is a lab that is down.
         """
+        return self.cluster_store(name).target
+
+    def cluster_store(self, name: str) -> "ClusterStore":
+        """Return the records of clusters, at the target of this one (`cluster_target`)."""
         # pydantic: completion does without.
-        from provision.state.record import last_known  # noqa: PLC0415
+        from provision.state.store import ClusterStore  # noqa: PLC0415
 
         self.require_lab()
-        record = last_known(name, self.remembered())
-        return self.target(record.region if record else None)
+        store = ClusterStore(self.remembered())
+        record = store.last_known(name)
+        return store.at(self.target(record.region if record else None))
 
     def require_lab(self) -> None:
         """Raise InputError when the target is a lab that is down: no cluster exists in it."""

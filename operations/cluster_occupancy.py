@@ -11,7 +11,6 @@ from engine.session.cluster_runs import Holder, find_holders
 from engine.session.head_locks import hold
 from operations.chosen_target import ChosenTarget
 from operations.watcher import Watcher
-from provision.state.record import load_inventory
 
 
 def find_runs(here: ChosenTarget, cluster: str, watcher: Watcher) -> tuple[Holder, ...]:
@@ -20,7 +19,7 @@ def find_runs(here: ChosenTarget, cluster: str, watcher: Watcher) -> tuple[Holde
     A head that does not answer is a warning: it must not prevent removal of the rest.
     """
     try:
-        inventory = load_inventory(cluster, here.cluster_target(cluster))
+        inventory = here.cluster_store(cluster).inventory(cluster)
     except (InputError, StateError, ValueError):
         # It never was ready, its file is damaged, or the disk is full: no head to ask.
         return ()
@@ -68,7 +67,7 @@ def prevent_healing(here: ChosenTarget, cluster: str, runs: Sequence[Holder]) ->
     if not runs:  # nodes are made again for runs alone
         yield
         return
-    run_id, inventory = runs[0].run_id, load_inventory(cluster, here.cluster_target(cluster))
+    run_id, inventory = runs[0].run_id, here.cluster_store(cluster).inventory(cluster)
     with hold(run_id, inventory, DOWN) as answer:
         if answer == HEALS:
             raise InputError(

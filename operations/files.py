@@ -9,7 +9,6 @@ from config.folded_names import expand, fold
 from nodes.copy import copy_from, copy_to
 from nodes.inventory import Inventory, Node
 from operations.chosen_target import ChosenTarget
-from provision.state.record import load_inventory
 
 ALL = "all"
 """The name that means every node."""
@@ -39,7 +38,7 @@ def copy(here: ChosenTarget, cluster: str, source: str, target: str) -> Copied:
         )
     if to_nodes and not (Path(source).exists() or Path(source).is_symlink()):
         raise InputError(f"{source} does not exist", "correct the path")
-    inventory = load_inventory(cluster, here.cluster_target(cluster))
+    inventory = here.cluster_store(cluster).inventory(cluster)
     nodes = _nodes(inventory, from_nodes or to_nodes)
     if from_nodes:
         answers = asyncio.run(copy_from(inventory, nodes, from_path, target))

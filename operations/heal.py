@@ -38,10 +38,10 @@ def plan_replacement(
 
     Raises InputError for a name that no node has, and if a run is on the cluster.
     """
-    target = here.cluster_target(cluster)
-    inventory = health.find_nodes(target, cluster, watcher)
+    store = here.cluster_store(cluster)
+    inventory = health.find_nodes(store, cluster, watcher)
     if not names:
-        checked = health.check_nodes(inventory, target)
+        checked = health.check_nodes(inventory, store)
         for finding in checked.findings:
             if finding.is_grave:
                 watcher.note(f"-- {finding.node}: {finding.text}")

@@ -17,7 +17,7 @@ from provision.health.model import SEVERITIES, Finding
 from provision.health.rules import DEEP_RULES, RULES
 from provision.nodes.existing_nodes import existing_nodes
 from provision.setup import node_health
-from provision.state.record import ClusterRecord, read
+from provision.state.store import ClusterStore
 
 __all__ = ["SEVERITIES", "Finding", "Health", "check", "check_measurable"]
 
@@ -51,16 +51,16 @@ def check(
     """
     if deep:
         check_measurable(here, cluster, watcher=watcher)
-    target = here.cluster_target(cluster)
-    inventory = find_nodes(target, cluster, watcher)
-    checked = check_nodes(inventory, target)
+    store = here.cluster_store(cluster)
+    inventory = find_nodes(store, cluster, watcher)
+    checked = check_nodes(inventory, store)
     if not deep:
         return checked
     return Health(
         cluster,
         checked.nodes,
         (*checked.rules, *(rule.id for rule in DEEP_RULES)),
-        (*checked.findings, *_measure(inventory, target, watcher)),
+        (*checked.findings, *_measure(inventory, store, watcher)),
     )
 
 
@@ -68,9 +68,9 @@ def check_measurable(
     here: ChosenTarget, cluster: str, *, watcher: Watcher = LoggingWatcher()
 ) -> None:
     """Raise InputError if the nodes cannot be measured: a run uses them, or they are not ready."""
-    target = here.cluster_target(cluster)
-    inventory = find_nodes(target, cluster, watcher)
-    if _record(inventory, target).status == "failed":
+    store = here.cluster_store(cluster)
+    find_nodes(store, cluster, watcher)
+    if store.known_record(cluster).status == "failed":
         raise InputError(
             f"cluster {cluster} is not ready, and --deep runs jobs on it",
             "check it without --deep, or repeat `gpuctl up` first",
@@ -79,10 +79,10 @@ def check_measurable(
     check_free(here, cluster, reason, hint, watcher)
 
 
-def find_nodes(target: Target, cluster: str, watcher: Watcher) -> Inventory:
+def find_nodes(store: ClusterStore, cluster: str, watcher: Watcher) -> Inventory:
     """Return the cluster's nodes; warn if its last `up` failed."""
-    inventory = existing_nodes(cluster, target)
-    record = _record(inventory, target)
+    inventory = existing_nodes(cluster, store)
+    record = store.known_record(cluster)
     if record.status == "failed":
         watcher.warn(
             f"the last `gpuctl up` of {cluster} failed ({record.problem}); another `gpuctl up` or"
@@ -91,9 +91,9 @@ def find_nodes(target: Target, cluster: str, watcher: Watcher) -> Inventory:
     return inventory
 
 
-def check_nodes(inventory: Inventory, target: Target) -> Health:
+def check_nodes(inventory: Inventory, store: ClusterStore) -> Health:
     """Return what the rules find on these nodes, without a measurement."""
-    record = _record(inventory, target)
+    record = store.known_record(inventory.cluster)
 
     async def full_check() -> tuple[Finding, ...]:
         is_ready = record.status != "failed"
@@ -107,19 +107,12 @@ def check_nodes(inventory: Inventory, target: Target) -> Health:
     return Health(inventory.cluster, names, rules, asyncio.run(full_check()))
 
 
-def _record(inventory: Inventory, target: Target) -> ClusterRecord:
-    """Return the cluster's record; its inventory was found by the same one."""
-    record = read(inventory.cluster, target)
-    assert record is not None
-    return record
-
-
-def _measure(inventory: Inventory, target: Target, watcher: Watcher) -> tuple[Finding, ...]:
+def _measure(inventory: Inventory, store: ClusterStore, watcher: Watcher) -> tuple[Finding, ...]:
     """Return what the measurements find: DCGM and NCCL on each node, then all pairs."""
-    slow = _slow_nodes(inventory, target, watcher)
+    slow = _slow_nodes(inventory, store.target, watcher)
     if inventory.nodes[0].gpus:
         watcher.note(f"-- DCGM's diagnostic and NCCL's loop-back on {len(inventory.nodes)} nodes")
-    record = _record(inventory, target)
+    record = store.known_record(inventory.cluster)
 
     async def deep_check() -> tuple[Finding, ...]:
         async with connect(inventory) as connections:

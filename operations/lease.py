@@ -6,7 +6,7 @@ from config.settings import settings
 from operations.chosen_target import ChosenTarget
 from provision import lease
 from provision.lease import Extension
-from provision.state.record import read
+from provision.state.store import ClusterStore
 
 __all__ = [
     "Extension",
@@ -25,7 +25,7 @@ def with_lifetime(here: ChosenTarget, cluster: Cluster) -> Cluster:
     """
     if cluster.lifetime is not None:
         return cluster
-    before = read(cluster.name, here.remembered())
+    before = ClusterStore(here.remembered()).record(cluster.name)
     if before is not None:
         kept = before.resolved.cluster.lifetime
         return cluster if kept is None else cluster.model_copy(update={"lifetime": kept})
@@ -45,7 +45,7 @@ def without_lease(cluster: Cluster) -> Cluster:
 
 def is_new_without_end(here: ChosenTarget, cluster: Cluster) -> bool:
     """Return whether `up` would create the cluster, and it would end only with `down`."""
-    return cluster.lifetime is None and read(cluster.name, here.remembered()) is None
+    return cluster.lifetime is None and ClusterStore(here.remembered()).record(cluster.name) is None
 
 
 def with_end_after(cluster: Cluster, seconds: int) -> Cluster:

@@ -11,7 +11,6 @@ from nodes.identity import has_cluster_key
 from nodes.inventory import Inventory
 from nodes.openssh import write_openssh_config
 from operations.chosen_target import ChosenTarget
-from provision.state.record import load_inventory
 
 __all__ = ["Hosts", "plan_hosts", "remove_hosts", "ssh_command", "write_hosts"]
 
@@ -24,7 +23,7 @@ def ssh_command(
     Host keys are pinned. Raises InputError for an unknown node, NodeError with what to do if a
     machine refuses the user's keys.
     """
-    inventory = load_inventory(cluster, here.cluster_target(cluster))
+    inventory = here.cluster_store(cluster).inventory(cluster)
     names = [machine.name for machine in inventory.nodes]
     if inventory.bastion is not None:
         names = ["bastion", *names]
@@ -62,7 +61,7 @@ class Hosts:
 
 def plan_hosts(here: ChosenTarget, cluster: str) -> Hosts:
     """Return the hosts that `write_hosts` writes; change nothing."""
-    inventory = load_inventory(cluster, here.cluster_target(cluster))
+    inventory = here.cluster_store(cluster).inventory(cluster)
     settings = ssh_hosts.user_config()
     names = [f"{cluster}-{node.name}" for node in inventory.nodes]
     names += [f"{cluster}-bastion"] if inventory.bastion else []
@@ -82,5 +81,5 @@ def write_hosts(hosts: Hosts) -> None:
 
 def remove_hosts(here: ChosenTarget, cluster: str) -> tuple[Path, bool]:
     """Remove the cluster's hosts; return the path of their file, and whether there was one."""
-    inventory = load_inventory(cluster, here.cluster_target(cluster))
+    inventory = here.cluster_store(cluster).inventory(cluster)
     return ssh_hosts.hosts_file(cluster), ssh_hosts.remove_hosts(cluster, inventory.folder)

@@ -14,7 +14,7 @@ from engine.record.run_errors import KnownRun, RunLost, way_to_saved
 from nodes.inventory import Inventory
 from operations import aws_checks
 from operations.chosen_target import ChosenTarget
-from provision.state.record import load_inventory, read, unknown_cluster
+from provision.state.record import unknown_cluster
 
 ASK_S = 8.0
 """Seconds to wait for AWS: without a network its client tries for minutes."""
@@ -66,10 +66,11 @@ def lost_head(
 def _home(here: ChosenTarget, cluster: str) -> _Home | None:
     """Return the cluster's account, and the target in its region; None without a record."""
     try:
-        record = read(cluster, here.remembered())
-        return None if record is None else (record.account, here.cluster_target(cluster))
+        store = here.cluster_store(cluster)
+        record = store.record(cluster)
     except GpuctlError:  # a damaged record, or no network: it is read again when it is needed
         return None
+    return None if record is None else (record.account, store.target)
 
 
 def _head_end(
@@ -166,13 +167,13 @@ def mark_replaced(here: ChosenTarget, entries: Sequence[RunRecord]) -> list[RunL
 
 def _replacement(here: ChosenTarget, run: RunRecord) -> str:
     """Return why the run's machines are not those of its cluster; empty if they may be."""
-    target = here.cluster_target(run.cluster)
-    record = read(run.cluster, target)
+    store = here.cluster_store(run.cluster)
+    record = store.record(run.cluster)
     if record is None:
         return "its cluster was removed"
     if record.created > run.started:
         return f"its cluster was removed, and made again at {record.created:%Y-%m-%d %H:%M} UTC"
-    inventory = load_inventory(run.cluster, target)
+    inventory = store.inventory(run.cluster)
     head = inventory.nodes[0]
     if run.head_id in ("", head.instance_id):
         return ""
@@ -196,7 +197,7 @@ def _head_ends(here: ChosenTarget, clusters: Sequence[str]) -> list[tuple[Invent
     def ask() -> None:
         for cluster in dict.fromkeys(clusters):
             try:
-                inventory = load_inventory(cluster, here.cluster_target(cluster))
+                inventory = here.cluster_store(cluster).inventory(cluster)
                 end, _ = _head_end(here, inventory)
             except (InputError, ValueError):  # no record, a damaged one, or another account's
                 continue

@@ -6,7 +6,6 @@ from config.errors import GpuctlError
 from nodes import dial
 from nodes.answers import Completed, broker_lost, error_of, no_broker, parse_answer
 from operations.chosen_target import ChosenTarget
-from provision.state.record import load_inventory
 
 __all__ = ["Completed", "run_on_all_nodes"]
 
@@ -18,7 +17,7 @@ def run_on_all_nodes(
 
     Raises NodeError if no node could be asked, InputError for an unknown cluster.
     """
-    inventory = load_inventory(cluster, here.cluster_target(cluster))
+    inventory = here.cluster_store(cluster).inventory(cluster)
     folder = str(inventory.folder)
     try:
         connection = dial.dial(folder, inventory.model_dump(mode="json"))

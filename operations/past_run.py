@@ -16,7 +16,6 @@ from operations.lost_head import power_off_hint
 from operations.run_client import EndedRun
 from operations.source_transfer import fetch
 from operations.watcher import LoggingWatcher, Watcher
-from provision.state.record import load_inventory
 
 
 def first_event(
@@ -74,7 +73,7 @@ def late_outputs(here: ChosenTarget, started: FirstEvent, watcher: Watcher) -> P
     if kept.exists() or not started.outputs or here.is_lab_down():
         return kept if kept.exists() else None
     try:
-        inventory = load_inventory(started.cluster, here.cluster_target(started.cluster))
+        inventory = here.cluster_store(started.cluster).inventory(started.cluster)
     except InputError:  # the cluster is gone
         return None
     fetched = fetch(started, inventory, runs, watcher)
@@ -91,7 +90,7 @@ def _fetch_saved(here: ChosenTarget, record: RunRecord, watcher: Watcher) -> Non
     if here.is_lab_down():
         return
     try:
-        inventory = load_inventory(record.cluster, here.cluster_target(record.cluster))
+        inventory = here.cluster_store(record.cluster).inventory(record.cluster)
     except InputError:  # the cluster is gone
         return
     try:

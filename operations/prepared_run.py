@@ -19,7 +19,7 @@ from engine.plan.source_tree import Tree, tree_of
 from nodes.inventory import Inventory
 from operations import proposal, run_queue
 from operations.chosen_target import ChosenTarget
-from provision.state.record import load_inventory, records
+from provision.state.store import ClusterStore
 
 __all__ = ["Credential", "OnStop", "PreparedRun", "Tree", "prepare", "read_code", "saved_inventory"]
 
@@ -136,8 +136,9 @@ def _credentials(plan: LaunchPlan) -> tuple[Credential, ...]:
 def _inventory(here: ChosenTarget, name: str | None, run: Run, file: Path) -> Inventory:
     """Return the inventory of the named cluster, by default of the run file's or the only one."""
     here.require_lab()
+    store = ClusterStore(here.remembered())
     if name is None:
-        known = [record.name for record in records(here.remembered())]
+        known = [record.name for record in store.records()]
         named = (
             [cluster for cluster in run.requires.clusters if cluster in known]
             if run.requires
@@ -149,4 +150,4 @@ def _inventory(here: ChosenTarget, name: str | None, run: Run, file: Path) -> In
             hint = "name one with --cluster" if known else proposal.no_cluster_hint(run, file)
             raise InputError(which, hint)
         name = known[0]
-    return load_inventory(name, here.cluster_target(name))
+    return store.at(here.target(store.known_record(name).region)).inventory(name)

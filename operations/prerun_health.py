@@ -4,7 +4,6 @@ import asyncio
 import threading
 
 from config.errors import GpuctlError, NodeError
-from config.target import Target
 from engine.contract.plan import LaunchPlan
 from nodes.inventory import Inventory
 from nodes.kept_connections import connect
@@ -12,14 +11,14 @@ from operations.watcher import Watcher
 from provision.health.judge import UNREACHABLE
 from provision.health.model import Finding
 from provision.setup.node_health import short_check
-from provision.state.record import read
+from provision.state.store import ClusterStore
 
 
 class NodeCheck:
     """A check of the run's nodes that has begun; `finish` waits for its end."""
 
-    def __init__(self, plan: LaunchPlan, inventory: Inventory, target: Target) -> None:
-        self._plan, self._inventory, self._target = plan, inventory, target
+    def __init__(self, plan: LaunchPlan, inventory: Inventory, store: ClusterStore) -> None:
+        self._plan, self._inventory, self._store = plan, inventory, store
         self._findings: tuple[Finding, ...] = ()
         self._thread = threading.Thread(target=self._check, daemon=True)
         self._thread.start()
@@ -51,7 +50,7 @@ class NodeCheck:
         self._findings = tuple(finding for finding in findings if finding.rule != UNREACHABLE)
 
     async def _ask(self) -> tuple[Finding, ...]:
-        record = read(self._inventory.cluster, self._target)
+        record = self._store.record(self._inventory.cluster)
         if record is None:  # somebody removes the cluster
             return ()
         names = {node.name for node in self._plan.nodes}

@@ -15,7 +15,7 @@ from provision.down import Teardown
 from provision.removal.verification import Verification
 from provision.removal.verification import verify as verify_removal
 from provision.state.ownership import Ownership, find_ownership
-from provision.state.record import last_known
+from provision.state.store import ClusterStore
 
 __all__ = [
     "Ownership",
@@ -56,7 +56,7 @@ def plan_removal(
     """Return what a removal of the cluster would end; the cluster's head is asked for its runs."""
     here.require_lab()
     if cluster_id is not None:
-        record = last_known(cluster, here.remembered())
+        record = ClusterStore(here.remembered()).last_known(cluster)
         if record is None or record.id != cluster_id:
             # Another person's cluster of that name: its head is unknown here.
             return Removal(cluster, cluster_id)
@@ -105,7 +105,7 @@ def remove(
     target = here.cluster_target(cluster)
     dial.end(str(target.clusters / cluster))
     teardown = removal.down(cluster, target, watcher.report, cluster_id)
-    if last_known(cluster, target) is not None:
+    if ClusterStore(target).last_known(cluster) is not None:
         return teardown  # another person's was removed: this machine's cluster and its runs stay
     try:
         with History(target.runs) as history:
@@ -124,7 +124,7 @@ def remove_failed(
 
     Another outcome is that of another client, which has the cluster.
     """
-    record = last_known(cluster, here.cluster_target(cluster))
+    record = here.cluster_store(cluster).last_known(cluster)
     if record is None or record.status != "failed":
         return None
     return remove(here, cluster, watcher=watcher)
@@ -132,7 +132,7 @@ def remove_failed(
 
 def is_known(here: ChosenTarget, cluster: str) -> bool:
     """Return whether this machine, or its team's bucket, has a record of the cluster."""
-    return last_known(cluster, here.remembered()) is not None
+    return ClusterStore(here.remembered()).last_known(cluster) is not None
 
 
 def verify(here: ChosenTarget, teardown: Teardown) -> Verification:

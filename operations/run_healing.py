@@ -30,7 +30,6 @@ from nodes.inventory import Inventory
 from nodes.kept_connections import connect
 from operations.chosen_target import ChosenTarget
 from operations.watcher import Watcher
-from provision.state.record import read
 
 Prepare = Callable[[Inventory, Collection[str]], list[str]]
 """Brings to new nodes what runs need; returns the runs that must learn the nodes' addresses."""
@@ -120,8 +119,9 @@ class Healing:
 
         began = time.monotonic()
         cluster, lost = self.inventory.cluster, ", ".join(names)
-        target = self._here.cluster_target(cluster)
-        if read(cluster, target) is None:
+        store = self._here.cluster_store(cluster)
+        target = store.target
+        if store.record(cluster) is None:
             return True  # somebody removes the cluster
 
         def announce() -> None:

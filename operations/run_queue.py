@@ -14,7 +14,6 @@ from operations.chosen_target import ChosenTarget
 from operations.queue_places import QueuedRun, with_places
 from operations.run_search import find_run_with_cluster
 from operations.watcher import LoggingWatcher, Watcher
-from provision.state.record import load_inventory
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Queue:
 
 def queue(here: ChosenTarget, cluster: str) -> Queue:
     """Return the runs on the cluster, as its head knows them."""
-    return _queue(load_inventory(cluster, here.cluster_target(cluster)))
+    return _queue(here.cluster_store(cluster).inventory(cluster))
 
 
 def move(

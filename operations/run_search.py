@@ -12,7 +12,7 @@ from operations.chosen_target import ChosenTarget
 from operations.known import recorded_run
 from operations.lost_head import mark_replaced
 from operations.watcher import LoggingWatcher, Watcher
-from provision.state.record import load_inventory, records
+from provision.state.store import ClusterStore
 
 _Found = tuple[Inventory, FirstEvent]
 """A run on a head, by its first event, and the inventory of its cluster."""
@@ -47,7 +47,7 @@ def find_run_with_cluster(
     record = find_run(here, name, watcher=watcher)
     if record.is_over:
         return record, None
-    return record, load_inventory(record.cluster, here.cluster_target(record.cluster))
+    return record, here.cluster_store(record.cluster).inventory(record.cluster)
 
 
 def _ask_heads(here: ChosenTarget, name: str, watcher: Watcher) -> _Found | None:
@@ -105,9 +105,10 @@ async def _ask(inventory: Inventory, name: str) -> FirstEvent | GpuctlError | No
 def _inventories(here: ChosenTarget) -> list[Inventory]:
     """Return the inventories of the clusters that are ready."""
     inventories = []
-    for record in records(here.remembered()):
+    store = ClusterStore(here.remembered())
+    for record in store.records():
         try:
-            inventories.append(load_inventory(record.name, here.cluster_target(record.name)))
+            inventories.append(store.at(here.target(record.region)).inventory(record.name))
         except InputError:  # it is not ready, so it has no run
             continue
     return inventories

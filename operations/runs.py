@@ -38,7 +38,6 @@ from operations.run_search import find_run_with_cluster
 from operations.source_transfer import send_code
 from operations.teardown import check_removable, destroy, ending, removable
 from operations.watcher import LoggingWatcher, Watcher
-from provision.state.record import load_inventory
 
 if TYPE_CHECKING:
     from provision.down import Teardown
@@ -113,13 +112,13 @@ def make_ready(
     if the run could not be recorded.
     """
     plan, inventory = prepared.plan, prepared.inventory
-    target = here.cluster_target(inventory.cluster)
-    with History(target.runs) as history:
+    store = here.cluster_store(inventory.cluster)
+    with History(store.target.runs) as history:
         history.check_writable()
     secrets = resolve(plan, prepared.run)
     if plan.on_stop == "destroy":
-        check_removable(inventory.cluster, target)
-    node_check = NodeCheck(plan, inventory, target) if check_nodes else None
+        check_removable(inventory.cluster, store)
+    node_check = NodeCheck(plan, inventory, store) if check_nodes else None
     send_code(plan, prepared.tree, inventory, watcher)
     plan = _pull_image(plan, inventory, secrets, watcher)
     if node_check:
@@ -180,10 +179,10 @@ def find_started(here: ChosenTarget, record: RunRecord) -> StartedRun:
 
     Raise at once if the head does not answer: RunLost if AWS says that it is gone, else NodeError.
     """
-    target = here.cluster_target(record.cluster)
-    inventory = load_inventory(record.cluster, target)
+    store = here.cluster_store(record.cluster)
+    inventory = store.inventory(record.cluster)
     if record.on_stop == "destroy":
-        check_removable(record.cluster, target)
+        check_removable(record.cluster, store)
     # What is to follow the run's end is this machine's knowledge: a job is root on the head.
     return StartedRun(
         replace(_first_event(here, record, inventory), on_stop=record.on_stop), inventory
@@ -280,7 +279,7 @@ def follow_journal(
     `on_event` gets every event. Afterwards this machine has the whole journal. A head that does
     not answer is announced.
     """
-    inventory = load_inventory(record.cluster, here.cluster_target(record.cluster))
+    inventory = here.cluster_store(record.cluster).inventory(record.cluster)
     watch = head_watch(here, inventory, record)
     is_silent = False
 

@@ -1,35 +1,52 @@
 """The clusters that exist: what AWS has, compared with this machine's records."""
 
+from dataclasses import dataclass
+
 from config.errors import InputError
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
 from provision import status
-from provision.state import record
+from provision.state.store import ClusterStore
 from provision.status import ClusterStatus
 
-__all__ = ["ClusterStatus", "Inventory", "cluster", "clusters", "inventory", "record_errors"]
+__all__ = ["ClusterStatus", "Inventory", "Overview", "cluster", "clusters", "inventory", "overview"]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The clusters by name, and an error for each record that cannot be read."""
+
+    clusters: tuple[ClusterStatus, ...]
+    record_errors: tuple[InputError, ...]
+
+    def named(self, name: str) -> tuple[ClusterStatus, ...]:
+        """Return the clusters of that name; InputError if there is none, or in another account."""
+        clusters = tuple(cluster for cluster in self.clusters if cluster.name == name)
+        if not clusters:
+            raise InputError(f"no cluster '{name}' exists", "see `gpuctl status` for all")
+        if clusters[0].state == "elsewhere":
+            raise InputError(f"cluster '{name}': {clusters[0].problems[0]}", "")
+        return clusters
+
+
+def overview(here: ChosenTarget) -> Overview:
+    """Return every cluster in the target's region or in this machine's records."""
+    if here.is_lab_down():
+        return Overview((), ClusterStore(here.remembered()).errors())
+    store = ClusterStore(here.target())
+    return Overview(status.clusters(store), store.errors())
 
 
 def clusters(here: ChosenTarget) -> tuple[ClusterStatus, ...]:
     """Return every cluster in the target's region or in this machine's records, by name."""
-    return () if here.is_lab_down() else status.clusters(here.target())
+    return overview(here).clusters
 
 
 def cluster(here: ChosenTarget, name: str) -> tuple[ClusterStatus, ...]:
     """Return the clusters of that name; InputError if there is none, or in another account."""
-    found = tuple(status for status in clusters(here) if status.name == name)
-    if not found:
-        raise InputError(f"no cluster '{name}' exists", "see `gpuctl status` for all")
-    if found[0].state == "elsewhere":
-        raise InputError(f"cluster '{name}': {found[0].problems[0]}", "")
-    return found
-
-
-def record_errors(here: ChosenTarget) -> tuple[InputError, ...]:
-    """Return an error for each record of this machine that cannot be read."""
-    return record.record_errors(here.remembered())
+    return overview(here).named(name)
 
 
 def inventory(here: ChosenTarget, name: str) -> Inventory:
     """Return the nodes of the cluster; InputError if it is not ready."""
-    return record.load_inventory(name, here.cluster_target(name))
+    return here.cluster_store(name).inventory(name)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.errors import GpuctlError
-from config.target import Target
 from engine.agent.head.cluster_locks import BUSY, HEALS, HELD, REMOVAL, TAKEN
 from engine.record.history import History
 from engine.record.run_errors import KnownRun
@@ -17,17 +16,17 @@ from operations import aws_checks, release
 from operations.chosen_target import ChosenTarget
 from operations.cluster_occupancy import is_kept_by_others
 from operations.watcher import Watcher
-from provision.state.record import read
+from provision.state.store import ClusterStore
 
 if TYPE_CHECKING:
     from provision.down import Teardown
 
 
-def check_removable(cluster: str, target: Target) -> None:
+def check_removable(cluster: str, store: ClusterStore) -> None:
     """Raise InputError if these credentials could not remove the cluster at the end."""
-    record = read(cluster, target)
+    record = store.record(cluster)
     if record is not None:
-        aws_checks.check_credentials(cluster, record.account, target)
+        aws_checks.check_credentials(cluster, record.account, store.target)
 
 
 @contextmanager
@@ -102,7 +101,7 @@ def removable(
 
 def is_removed(here: ChosenTarget, cluster: str, watcher: Watcher) -> bool:
     """Return whether another client has removed the cluster; note it if so."""
-    if read(cluster, here.remembered()) is not None:
+    if ClusterStore(here.remembered()).record(cluster) is not None:
         return False
     watcher.note(f"-- cluster {cluster} is removed already")
     return True

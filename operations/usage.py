@@ -13,7 +13,7 @@ from operations.chosen_target import ChosenTarget
 from operations.known import fetch_journal
 from operations.run_search import find_run
 from operations.watcher import LoggingWatcher, Watcher
-from provision.state.record import load_inventory, read, records
+from provision.state.store import ClusterStore
 
 __all__ = [
     "ClusterUsage",
@@ -68,13 +68,13 @@ def find_watched(
     """
     if name is None:
         here.require_lab()
-        known = [record.name for record in records(here.remembered())]
+        known = [record.name for record in ClusterStore(here.remembered()).records()]
         clusters = [_cluster(here, each) for each in known]
         ready = tuple(cluster for cluster in clusters if cluster is not None)
         if not ready:
             raise InputError("no cluster is ready", "see `gpuctl status` for all")
         return Watched(ready)
-    if read(name, here.remembered()) is not None:
+    if ClusterStore(here.remembered()).record(name) is not None:
         cluster = _cluster(here, name)
         if cluster is None:
             raise InputError(f"cluster {name} is not ready", f"see `gpuctl status {name}`")
@@ -110,11 +110,11 @@ def past_usage(here: ChosenTarget, run_id: str) -> tuple[NodeSummary, ...]:
 def _cluster(here: ChosenTarget, cluster: str) -> ClusterUsage | None:
     """Return the cluster to watch; None if it is not ready."""
     try:
-        inventory = load_inventory(cluster, here.cluster_target(cluster))
+        store = here.cluster_store(cluster)
+        inventory, record = store.inventory(cluster), store.known_record(cluster)
     except InputError:
         return None
-    record = read(cluster, here.remembered())
-    return ClusterUsage(inventory, record.resolved.instance_type.price_usd_h if record else None)
+    return ClusterUsage(inventory, record.resolved.instance_type.price_usd_h)
 
 
 async def _ask(watched: Watched, watcher: Watcher) -> tuple[ClusterUsage, ...]:

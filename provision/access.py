@@ -37,16 +37,11 @@ from provision.setup.machines import (
     raise_failures,
 )
 from provision.setup.nodes_key import GRANTED, NodesKey, nodes_key
-from provision.state.cluster_lock import cluster_lock
 from provision.state.record import (
     ClusterRecord,
     Grant,
-    folder,
-    known_record,
-    load_inventory,
-    records,
-    write,
 )
+from provision.state.store import ClusterStore
 
 _SCRIPT = Path(__file__).parent / "setup" / "authorized_keys.sh"
 
@@ -67,7 +62,7 @@ class Access:
 
 def members(name: str, target: Target) -> tuple[PublicKey, tuple[Grant, ...]]:
     """Return gpuctl's own key of the cluster, and the keys of colleagues."""
-    record = known_record(name, target)
+    record = ClusterStore(target).known_record(name)
     return _trusted(record.resolved.public_key), record.grants
 
 
@@ -78,22 +73,23 @@ def grant(name: str, text: str, target: Target) -> Access:
     granted before, to any cluster. Raises InputError before any machine is changed, NodeError with
     the machines that the keys have not reached; they then get them with the next grant or `up`.
     """
-    known_record(name, target)  # else the lock would make a folder for an unknown cluster
-    with cluster_lock(name, "gpuctl grant", target):
-        record, inventory = known_record(name, target), load_inventory(name, target)
+    store = ClusterStore(target)
+    store.known_record(name)  # else the lock would make a folder for an unknown cluster
+    with store.lock(name, "gpuctl grant"):
+        record, inventory = store.known_record(name), store.inventory(name)
         known = [
-            entry for other in records(target) for entry in other.grants if not entry.is_revoked
+            entry for other in store.records() for entry in other.grants if not entry.is_revoked
         ]
         keys = _keys(text, known, f"gpuctl grant {name} ~/.ssh/id_ed25519.pub")
         for key in keys:
-            if key.key in _own_keys(record, target):
+            if key.key in _own_keys(record, store):
                 raise InputError(
                     f"{key.name} is gpuctl's own key of cluster {name}, which has access",
                     "name the public key of a colleague",
                 )
         machines = machine_names(inventory)
         changed = with_grants(record.grants, keys, machines, datetime.now(UTC))
-        _, answers = _change(record, changed, inventory, target)
+        _, answers = _change(record, changed, inventory, store)
         again = _repeat("grant", name, keys, answers)
         raise_failures(answers, f"{_names(keys)} has no access there", again)
     return Access(keys, tuple(machines))
@@ -105,13 +101,14 @@ def revoke(name: str, text: str, target: Target) -> Access:
     `text` is as for `grant`. Raises InputError for a key that was not granted, NodeError with the
     machines that may still have the keys; new machines do not get them.
     """
-    known_record(name, target)  # else the lock would make a folder for an unknown cluster
-    with cluster_lock(name, "gpuctl revoke", target):
-        record, inventory = known_record(name, target), load_inventory(name, target)
-        keys = _revocable(record, text, target)
+    store = ClusterStore(target)
+    store.known_record(name)  # else the lock would make a folder for an unknown cluster
+    with store.lock(name, "gpuctl revoke"):
+        record, inventory = store.known_record(name), store.inventory(name)
+        keys = _revocable(record, text, store)
         machines = machine_names(inventory)
         changed = with_revocations(record.grants, keys, machines)
-        _, answers = _change(record, changed, inventory, target)
+        _, answers = _change(record, changed, inventory, store)
         again = _repeat("revoke", name, keys, answers)
         raise_failures(answers, f"{_names(keys)} may still have access there", again)
     ended = {name: _ended(answer) for name, answer in answers.items()}
@@ -119,7 +116,9 @@ def revoke(name: str, text: str, target: Target) -> Access:
     return Access(keys, tuple(machines), sum(count for count, _ in ended.values()), unchecked)
 
 
-def install_grants(inventory: Inventory, record: ClusterRecord, target: Target) -> ClusterRecord:
+def install_grants(
+    inventory: Inventory, record: ClusterRecord, store: ClusterStore
+) -> ClusterRecord:
     """Let all machines have the granted keys and no revoked ones; return the record after it.
 
     Raises NodeError with the machines that have not confirmed it.
@@ -129,14 +128,14 @@ def install_grants(inventory: Inventory, record: ClusterRecord, target: Target) 
         return record
     machines = machine_names(inventory)
     pending = tuple(entry.model_copy(update={"open": tuple(machines)}) for entry in record.grants)
-    record, answers = _change(record, pending, inventory, target)
+    record, answers = _change(record, pending, inventory, store)
     again = f"see `gpuctl grant {record.name}`, and repeat `gpuctl up`"
     raise_failures(answers, "the keys of colleagues are not as granted", again)
     return record
 
 
 def check_new_machines(
-    name: str, target: Target, ending: Collection[str], entrance: str = ""
+    name: str, store: ClusterStore, ending: Collection[str], entrance: str = ""
 ) -> NodesKey | None:
     """Raise InputError if this machine could not log in to new machines of the cluster.
 
@@ -146,9 +145,9 @@ def check_new_machines(
     its user data then. Returns the key that a node gave, for `up`: later no node may give it. None
     if gpuctl's own key is here, or if no node is new.
     """
-    if has_cluster_key(folder(name, target)):
+    if has_cluster_key(store.folder(name)):
         return None
-    public = known_record(name, target).resolved.nodes_public_key
+    public = store.known_record(name).resolved.nodes_public_key
     if BASTION in ending and not any(key in entrance.split() for key in users_public_keys()):
         raise InputError(
             f"cluster {name} would get a new bastion, which accepts none of your ssh keys",
@@ -157,7 +156,7 @@ def check_new_machines(
         )
     if not set(ending) - {BASTION}:
         return None
-    inventory = load_inventory(name, target)
+    inventory = store.inventory(name)
     staying = tuple(node for node in inventory.nodes if node.name not in ending)
     return nodes_key(inventory.model_copy(update={"nodes": staying}), public)
 
@@ -218,15 +217,15 @@ def machine_script(grants: Sequence[Grant]) -> str:
 
 
 def _change(
-    record: ClusterRecord, grants: tuple[Grant, ...], inventory: Inventory, target: Target
+    record: ClusterRecord, grants: tuple[Grant, ...], inventory: Inventory, store: ClusterStore
 ) -> tuple[ClusterRecord, Answers]:
     """Record the grants, carry them out on all machines, and record who has confirmed them."""
     record = record.model_copy(update={"grants": grants})
-    write(record, target)
+    store.write(record)
     answers = asyncio.run(_ask_all(inventory, machine_script(grants)))
     grants = confirmed(grants, failures(answers))
     record = record.model_copy(update={"grants": grants})
-    write(record, target)
+    store.write(record)
     return record, answers
 
 
@@ -250,9 +249,9 @@ def _ended(answer: Completed | GpuctlError) -> tuple[int, bool]:
     return (int(found[1]), not found[2]) if found else (0, False)
 
 
-def _revocable(record: ClusterRecord, text: str, target: Target) -> tuple[PublicKey, ...]:
+def _revocable(record: ClusterRecord, text: str, store: ClusterStore) -> tuple[PublicKey, ...]:
     """Return the granted keys that `text` names; InputError if it names another one."""
-    own = _own_keys(record, target)
+    own = _own_keys(record, store)
     known = {name for entry in record.grants for name in (entry.name, fingerprint(entry.key))}
     names = {name for key in own.values() for name in (key.name, key.fingerprint)}
     if text in names - known:
@@ -284,11 +283,11 @@ def _keys(text: str, known: Iterable[Grant], hint: str) -> tuple[PublicKey, ...]
     raise InputError(f"there is no file '{text}', and no key of that name was granted", hint)
 
 
-def _own_keys(record: ClusterRecord, target: Target) -> dict[str, PublicKey]:
+def _own_keys(record: ClusterRecord, store: ClusterStore) -> dict[str, PublicKey]:
     """Return gpuctl's own keys of the cluster, the nodes' one too, by type and base64 text."""
     resolved = record.resolved
     lines = [resolved.public_key, resolved.nodes_public_key]
-    for path in folder(record.name, target).glob("*_ed25519.pub"):
+    for path in store.folder(record.name).glob("*_ed25519.pub"):
         lines.append(path.read_text(encoding="utf-8"))
     return {key.key: key for key in map(_trusted, lines)}
 

@@ -30,17 +30,12 @@ from provision.permissions.actions import needed
 from provision.permissions.check import missing_permissions
 from provision.permissions.provider_calls import Feature
 from provision.removal.sweep import sweep
-from provision.state.cluster_lock import cluster_lock
 from provision.state.record import (
     ClusterRecord,
-    folder,
-    forget,
-    last_known,
-    records,
     unknown_cluster,
-    write,
 )
 from provision.state.shared import Superseded
+from provision.state.store import ClusterStore
 
 SETTLE_S = 10.0
 """The time in which EC2's lists get to know a resource whose creation a killed command requested.
@@ -74,10 +69,12 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
     exist. Raises InputError if several clusters have it, this machine has a record of none of them,
     and `cluster_id` chooses none.
     """
-    record = last_known(name, target)
+    store = ClusterStore(target)
+    record = store.last_known(name)
     if record is not None:
         target = replace(target, region=record.region)
     target = resolve_credentials(target)
+    store = store.at(target)
     if record is not None:
         check_account(name, record.account, caller(target).account)
     ec2 = client(target, "ec2")
@@ -92,12 +89,12 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
     if record is None and not existing and not _is_in_state(stack):
         if stack is not None:
             stack.remove()  # the files of a plan that was never carried out, or of `exists` above
-        raise _unknown(name, target)
-    lock = cluster_lock(name, f"gpuctl down {name}", target, is_removal=True)
+        raise _unknown(name, store)
+    lock = store.lock(name, f"gpuctl down {name}", is_removal=True)
     with lock, _interruptible(name):
         if record is not None and stack is not None:
             with _best_effort(warnings):
-                write(record.now("destroying"), target)
+                store.write(record.now("destroying"))
         now = datetime.now(UTC)
         began = record.created if record else _oldest(existing, now)
         others = [resource for resource in existing if resource.kind != "instance"]
@@ -121,8 +118,8 @@ def down(name: str, target: Target, report: Reporter, cluster_id: str | None = N
         spent = spent_usd(billed, now, record.resolved if record else None)
         records_left = (
             partial(_remove_state, stack, name, target),
-            partial(remove_hosts, name, folder(name, target)),
-            partial(forget, name, target),
+            partial(remove_hosts, name, store.folder(name)),
+            partial(store.forget, name),
             partial(keep_cost, record, now, spent, target),  # a full disk now has room for a line
         )
         for remove in records_left:
@@ -214,10 +211,10 @@ def _best_effort(warnings: list[str]) -> Iterator[None]:
         warnings.append(str(error))
 
 
-def _unknown(name: str, target: Target) -> InputError:
+def _unknown(name: str, store: ClusterStore) -> InputError:
     """Return the error for a name that no cluster has; it lists those that exist."""
-    tagged = {resource.cluster for resource in find_all(target, None)}
-    return unknown_cluster(name, tagged | {known.name for known in records(target)})
+    tagged = {resource.cluster for resource in find_all(store.target, None)}
+    return unknown_cluster(name, tagged | {known.name for known in store.records()})
 
 
 def _remove_namesake(

@@ -13,8 +13,7 @@ from infra.stack.stack import Stack
 from provision.aws.account import caller, check_account, resolve_credentials
 from provision.aws.resources import KINDS, Resource, find_all
 from provision.nodes.foreign_tags import foreign_tags, is_foreign
-from provision.state.cluster_lock import is_locked
-from provision.state.record import known_record
+from provision.state.store import ClusterStore
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,11 @@ def drift(name: str, target: Target, report: Reporter) -> Drift:
     Raises InputError if this machine has no record of the cluster, if a command is changing it, or
     if nothing of it is in the state.
     """
-    record = known_record(name, target)
+    store = ClusterStore(target)
+    record = store.known_record(name)
     target = resolve_credentials(replace(target, region=record.region))
     check_account(name, record.account, caller(target).account)
-    if is_locked(name, target):
+    if store.is_locked(name):
         raise InputError(
             f"cluster '{name}' is being changed right now",
             "repeat this when that command has ended",

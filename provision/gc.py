@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from config.errors import CloudError, Interrupted
+from config.errors import CloudError, InputError, Interrupted
 from config.progress import Progress, Reporter
 from config.target import Target
 from provision.aws.account import caller, owner_tag
@@ -16,7 +16,8 @@ from provision.aws.concurrency import request_pool
 from provision.aws.resources import Kind, find_all
 from provision.removal.orphans import FoundCluster, Known, Verdict, judge_all
 from provision.removal.sweep import sweep
-from provision.state.record import damaged_names, records
+from provision.state.record import ClusterRecord
+from provision.state.store import ClusterStore
 
 REGIONS_AT_ONCE = 8
 """gpuctl sends a region up to 12 requests at a time. EC2's limits are per region, IAM's are not."""
@@ -103,7 +104,10 @@ def survey(
 
 
 def _known(target: Target, owners: frozenset[str]) -> Known:
-    return Known(records(target), damaged_names(target), owners)
+    entries = ClusterStore(target).entries()
+    damaged = (name for name, entry in entries.items() if isinstance(entry, InputError))
+    records = (entry for entry in entries.values() if isinstance(entry, ClusterRecord))
+    return Known(tuple(records), frozenset(damaged), owners)
 
 
 def _ask(target: Target, region: str, known: Known) -> tuple[tuple[FoundCluster, ...], list[str]]:

@@ -13,7 +13,8 @@ from provision.nodes.spares import Boot
 from provision.nodes.termination import terminate
 from provision.setup.bootstrap import bootstrap
 from provision.setup.machines import BASTION
-from provision.state.record import load_inventory, read, unknown_cluster
+from provision.state.record import unknown_cluster
+from provision.state.store import ClusterStore
 from provision.up import plan, up
 
 
@@ -38,7 +39,8 @@ def replace_nodes(
     are: ClusterDiffers, before anything ends, if the cluster differs from its record. `announce` is
     called before the first change; there is none if no machine is missing. `boot` is that of `up`.
     """
-    record = read(name, target)
+    store = ClusterStore(target)
+    record = store.record(name)
     if record is None:
         raise unknown_cluster(name, ())
     cluster = record.resolved.cluster
@@ -49,9 +51,9 @@ def replace_nodes(
             "run `gpuctl up` with its file first",
         )
     if not nodes and fleet_plan.plan.is_empty:
-        return load_inventory(name, target)
+        return store.inventory(name)
     ending = {*fleet_plan.plan.new_machines, *(node.name for node in nodes)}
-    key = check_new_machines(name, target, ending, fleet_plan.resolved.bastion_user_data)
+    key = check_new_machines(name, store, ending, fleet_plan.resolved.bastion_user_data)
     announce()
     if nodes:
         for node in nodes:

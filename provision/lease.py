@@ -22,8 +22,8 @@ from provision.aws.resources import ALIVE, find_instances
 from provision.billing.cost import hourly_usd
 from provision.setup.lease.units import SECONDS_LEFT, request_end, set_end
 from provision.setup.machines import BASTION, Answers, machine_names, on_all, raise_failures
-from provision.state.cluster_lock import cluster_lock
-from provision.state.record import ClusterRecord, Lease, load_inventory, read, write
+from provision.state.record import ClusterRecord, Lease
+from provision.state.store import ClusterStore
 
 LONGEST_S = 366 * 86400
 
@@ -46,10 +46,9 @@ def extend(name: str, seconds: int, target: Target) -> Extension:
     or over its budget, NodeError if a machine cannot be reached or keeps its old end, CloudError if
     the tags cannot be written, before any timer moves.
     """
-    with cluster_lock(name, "gpuctl extend", target):
-        inventory = load_inventory(name, target)
-        record = read(name, target)
-        assert record is not None  # else it has no inventory
+    store = ClusterStore(target)
+    with store.lock(name, "gpuctl extend"):
+        inventory, record = store.inventory(name), store.known_record(name)
         if record.resolved.cluster.lifetime is None:
             raise InputError(
                 f"cluster {name} has no lease: it does not end by itself",
@@ -57,7 +56,7 @@ def extend(name: str, seconds: int, target: Target) -> Extension:
             )
         end = asyncio.run(_move(inventory, record, seconds, target))
         lease = Lease(end=end, moved=datetime.now(UTC))
-        write(record.model_copy(update={"lease": lease}), target)
+        store.write(record.model_copy(update={"lease": lease}))
     before = end - timedelta(seconds=seconds)
     return Extension(name, before, end, tuple(machine_names(inventory)))
 

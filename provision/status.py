@@ -22,8 +22,8 @@ from provision.aws.resources import (
 from provision.aws.spot_notices import TAKEN_BACK, notices
 from provision.billing.cost import daily_usd, leftover_price, price_of, spent_usd
 from provision.capacity.claim import ENDED_WITHIN
-from provision.state.cluster_lock import is_locked
-from provision.state.record import ClusterRecord, lease_end, records
+from provision.state.record import ClusterRecord, lease_end
+from provision.state.store import ClusterStore
 
 ClusterState = Literal["creating", "ready", "failed", "destroying", "orphaned", "gone", "elsewhere"]
 
@@ -77,13 +77,14 @@ class ClusterStatus:
     problems: tuple[str, ...]
 
 
-def clusters(target: Target) -> tuple[ClusterStatus, ...]:
+def clusters(store: ClusterStore) -> tuple[ClusterStatus, ...]:
     """Return every cluster in the target's region or in this machine's records, by name.
 
     Clusters whose record names another region are read from that region. The result is right even
     if earlier commands were killed.
     """
-    known = {record.name: record for record in records(target)}
+    target = store.target
+    known = {record.name: record for record in store.records()}
     elsewhere = _split_off_elsewhere(known, target)
     found: dict[tuple[str, str, str], list[Resource]] = {
         (record.region, record.name, record.id): [] for record in known.values()
@@ -101,7 +102,7 @@ def clusters(target: Target) -> tuple[ClusterStatus, ...]:
         record = known.get(name)
         if record is not None and (record.region, record.id) != (region, cluster_id):
             record = None
-        busy = record is not None and is_locked(name, target)
+        busy = record is not None and store.is_locked(name)
         if record is not None or any(exists(resource) for resource in resources):
             states.append(status_of(name, region, record, resources, busy, taken_back[region]))
     return tuple(sorted((*states, *elsewhere), key=lambda state: state.name))

@@ -41,18 +41,12 @@ from provision.preflight.replacements import (
 from provision.setup.bootstrap import bootstrap
 from provision.setup.machines import BASTION
 from provision.setup.nodes_key import NodesKey
-from provision.state.cluster_lock import cluster_lock
 from provision.state.ownership import ownership
 from provision.state.record import (
     ClusterRecord,
-    forget,
     new_record,
-    read,
-    remove_inventory,
-    save_inventory,
-    share_host_keys,
-    write,
 )
+from provision.state.store import ClusterStore
 
 
 @dataclass(frozen=True)
@@ -125,26 +119,28 @@ def plan(
     """
     report(Progress("preflight", cluster.name, "running"))
     target = resolve_credentials(target)
+    store = ClusterStore(target)
     engine, early = installed_engine(), None
     if engine is None:
         # Check the file before the minutes in which Pulumi's engine is downloaded.
-        early, engine = resolve(cluster, target, refresh=refresh), find_engine(report)
+        early, engine = resolve(cluster, store, refresh=refresh), find_engine(report)
     stack = Stack(cluster.name, target, engine)
     named = _named(replace, stack)
     with (
         Stack(cluster.name, target, engine).start_preview(named) as preview,
         request_pool(2) as pool,
     ):
-        found = pool.submit(_unrecorded, cluster.name, target)
-        tags = pool.submit(existing_tags, cluster.name, target, stack)
-        resolved = early or resolve(cluster, target, refresh=refresh)
-        if found.result() and not stack.exists():
-            raise _name_taken(resolved, found.result())
-        before = read(cluster.name, target)
+        before = store.record(cluster.name)
+        unrecorded = None if before else pool.submit(find_all, target, cluster.name)
+        last = before.resolved if before else None
+        tags = pool.submit(existing_tags, last, target, stack)
+        resolved = early or resolve(cluster, store, refresh=refresh)
+        if unrecorded and unrecorded.result() and not stack.exists():
+            raise _name_taken(resolved, unrecorded.result())
         resolved = keep_foreign_tags(resolved, before, tags.result())
         report(Progress("preflight", cluster.name, "done", resolved.zone))
         changes = preview(resolved)
-        was = before.resolved.cluster if before else None
+        was = last.cluster if last else None
         versions = differing_versions(client(target, "ec2"), changes)
         older = older_settings(changes, was, cluster, versions, refresh=refresh)
         why = replacement_reasons(changes, was, cluster, older, refresh=refresh)
@@ -182,48 +178,50 @@ def up(
     resolved = fleet_plan.resolved
     name = resolved.cluster.name
     new = fleet_plan.plan.new_machines
+    store = ClusterStore(target)
     if new and key is None:
-        key = check_new_machines(name, target, new, resolved.bastion_user_data)
-    with cluster_lock(name, "gpuctl up", target):
-        record = _begin(resolved, target)
+        key = check_new_machines(name, store, new, resolved.bastion_user_data)
+    with store.lock(name, "gpuctl up"):
+        record = _begin(resolved, store)
         stack = Stack(name, target, find_engine(report))
-        with _explain_remains(name, target), _record_failure(record, stack, target):
+        with _explain_remains(name, store), _record_failure(record, stack, store):
             launch = FleetLaunch(
                 resolved,
                 fleet_plan.plan,
                 stack,
                 target,
-                on_zone=lambda placed: write(new_record(placed, record.created, record), target),
+                on_zone=lambda placed: store.write(new_record(placed, record.created, record)),
                 replace=fleet_plan.replace,
             )
             fleet = stack.fleet() if fleet_plan.plan.is_empty else None
             if fleet is None:
                 if fleet_plan.plan.ends_machines:
                     # Nothing can run until the nodes are ready again.
-                    remove_inventory(name, target)
+                    store.remove_inventory(name)
                 fleet = launch.carry_out(report)
-                record = read(name, target) or record
+                record = store.record(name) or record
                 note_launches(record, target)
             # The record has the zone that had capacity.
             with _whole_or_nothing(launch, report):
                 spares = Spares(record.resolved, stack, target, key, BASTION in new, boot)
-                inventory = _make_ready(record, fleet, spares, report)
+                inventory = _make_ready(fleet, spares, store, report)
                 note_ends(inventory, record, target)
-            save_inventory(inventory, target)
+            store.save_inventory(inventory)
             refresh_hosts(inventory)
-            write(install_grants(inventory, record, target).now("ready"), target)
+            store.write(install_grants(inventory, record, store).now("ready"))
         return inventory
 
 
-def _make_ready(record: ClusterRecord, fleet: Fleet, spares: Spares, report: Reporter) -> Inventory:
+def _make_ready(fleet: Fleet, spares: Spares, store: ClusterStore, report: Reporter) -> Inventory:
     """Make the nodes ready; the host keys that were pinned are shared, also after a failure."""
+    name = spares.resolved.cluster.name
     try:
         inventory = spares.make_ready(fleet, report)
     except GpuctlError:
         with suppress(StateError, CloudError):  # the first error matters
-            share_host_keys(record.name, spares.target)
+            store.share_host_keys(name)
         raise
-    share_host_keys(record.name, spares.target)
+    store.share_host_keys(name)
     return inventory
 
 
@@ -248,15 +246,15 @@ def _whole_or_nothing(launch: FleetLaunch, report: Reporter) -> Iterator[None]:
         raise
 
 
-def _begin(resolved: Resolved, target: Target) -> ClusterRecord:
-    before = read(resolved.cluster.name, target)
+def _begin(resolved: Resolved, store: ClusterStore) -> ClusterRecord:
+    before = store.record(resolved.cluster.name)
     record = new_record(resolved, before.created if before else datetime.now(UTC), before)
-    write(record, target)
+    store.write(record)
     return record
 
 
 @contextmanager
-def _record_failure(record: ClusterRecord, stack: Stack, target: Target) -> Iterator[None]:
+def _record_failure(record: ClusterRecord, stack: Stack, store: ClusterStore) -> Iterator[None]:
     """Write a failure of the block into the cluster's record; drop the record if nothing exists."""
     name = record.name
     try:
@@ -264,20 +262,20 @@ def _record_failure(record: ClusterRecord, stack: Stack, target: Target) -> Iter
             yield
     except KeyboardInterrupt:
         with suppress(CloudError):  # the team's bucket may be out of reach
-            write((read(name, target) or record).now("failed", "interrupted"), target)
+            store.write((store.record(name) or record).now("failed", "interrupted"))
         raise
     except GpuctlError as error:
         why = error.message.partition("\n")[0]
         # The disk may be full or the bucket out of reach, and `error` may report that already.
         with suppress(StateError, CloudError):
-            write((read(name, target) or record).now("failed", why), target)
-        if not isinstance(error, Interrupted) and _nothing_exists(record, stack, target):
-            forget(name, target)
+            store.write((store.record(name) or record).now("failed", why))
+        if not isinstance(error, Interrupted) and _nothing_exists(record, stack, store.target):
+            store.forget(name)
         raise
 
 
 @contextmanager
-def _explain_remains(name: str, target: Target) -> Iterator[None]:
+def _explain_remains(name: str, store: ClusterStore) -> Iterator[None]:
     """Add to an error of the block what still exists and how to remove it.
 
     Ctrl-C becomes Interrupted. The cluster's record is gone if nothing exists (_record_failure).
@@ -291,7 +289,7 @@ def _explain_remains(name: str, target: Target) -> Iterator[None]:
         raise  # the Pulumi engine's hint names what exists
     except GpuctlError as error:
         try:
-            remains = kept if read(name, target) else "nothing of it is left"
+            remains = kept if store.record(name) else "nothing of it is left"
         except CloudError:
             remains = kept  # the team's bucket is out of reach
         raise error.with_added_hint(remains, "\n") from error
@@ -303,11 +301,6 @@ def _nothing_exists(record: ClusterRecord, stack: Stack, target: Target) -> bool
         return not stack.exists() and not find_all(target, record.name, cluster_id=record.id)
     except GpuctlError:
         return False
-
-
-def _unrecorded(name: str, target: Target) -> list[Resource]:
-    """Return the resources in AWS of a cluster of which this machine has no record."""
-    return [] if read(name, target) else find_all(target, name)
 
 
 def _name_taken(resolved: Resolved, found: list[Resource]) -> InputError:

@@ -4,7 +4,7 @@ import platform
 from importlib.metadata import version
 
 from infra.stack.installation import VERSION
-from provision.state.record import read
+from provision.state.store import ClusterStore
 from smoke.workplace import StepFailed, Workplace
 
 _NODE = """\
@@ -39,7 +39,7 @@ def node_versions(site: Workplace, cluster: str) -> dict[str, str]:
 
     Nothing but the image is known if the nodes do not answer; then a note says why.
     """
-    record = read(cluster, site.target)
+    record = ClusterStore(site.target).record(cluster)
     image = record.resolved.image if record else None
     found = {"image": f"{image.name} ({image.id})"} if image else {}
     try:

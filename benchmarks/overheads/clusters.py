@@ -26,6 +26,7 @@ from provision import up
 from provision.preflight.preflight import resolve
 from provision.setup.cloud_init import bastion_user_data, node_user_data
 from provision.setup.software.gpu_hardware import hardware
+from provision.state.store import ClusterStore
 
 BOOTED = 8
 MORE_S = 5.0
@@ -54,7 +55,7 @@ def up_rows() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         key = Path(folder, "key")
         with booted() as target:
-            specs = _machines(resolve(cluster, target), ensure_key(key, "bench"))
+            specs = _machines(resolve(cluster, ClusterStore(target)), ensure_key(key, "bench"))
         mine, boot = best_of(TIMES, ours, lambda: boot_alone(specs, key))
     wanted = round((boot + MORE_S) / boot, 2)
     yield Row(f"up-{BOOTED}", mine, boot, "the machines' own boot and cloud-init", wanted)

@@ -11,8 +11,7 @@ from cli.render import status as render
 from operations import status as operation
 
 if TYPE_CHECKING:
-    from operations.chosen_target import ChosenTarget
-    from operations.status import ClusterStatus
+    from operations.status import ClusterStatus, Overview
 
 
 def status(
@@ -35,16 +34,17 @@ def status(
     """
     here, out = chosen_target(context), output(context)
     if watch:
-        out.watch(lambda: _lines(_clusters(here, cluster)))
+        out.watch(lambda: _lines(_named(operation.overview(here), cluster)))
         return
-    clusters = _clusters(here, cluster)
-    for error in operation.record_errors(here):
+    overview = operation.overview(here)
+    clusters = _named(overview, cluster)
+    for error in overview.record_errors:
         out.warn(str(error))
     out.show([asdict(status) for status in clusters], _lines(clusters))
 
 
-def _clusters(here: "ChosenTarget", name: str | None) -> "tuple[ClusterStatus, ...]":
-    return operation.clusters(here) if name is None else operation.cluster(here, name)
+def _named(overview: "Overview", name: str | None) -> "tuple[ClusterStatus, ...]":
+    return overview.clusters if name is None else overview.named(name)
 
 
 def _lines(clusters: "tuple[ClusterStatus, ...]") -> list[str]:

@@ -10,7 +10,8 @@ from config.files import disk_errors
 from config.models import Value
 from config.target import Target
 from provision.billing.cost import hourly_usd
-from provision.state.record import ClusterRecord, records
+from provision.state.record import ClusterRecord
+from provision.state.store import ClusterStore
 
 _OWN_TAGS = frozenset({CLUSTER_TAG, ID_TAG, OWNER_TAG})
 
@@ -88,7 +89,7 @@ def cluster_costs(target: Target) -> tuple[tuple[ClusterCost, ...], int]:
         lines = []
     found = [_parse(line) for line in lines]
     known = [entry for entry in found if entry is not None] + [
-        of_record(record) for record in records(target)
+        of_record(record) for record in ClusterStore(target).records()
     ]
     return tuple(sorted(known, key=lambda one: one.began)), found.count(None)
 

@@ -13,7 +13,7 @@ from config.target import Target
 from infra.stack.changes import INSTANCE
 from infra.stack.stack import Stack
 from provision.aws.resources import Resource, find_all
-from provision.state.record import ClusterRecord, read
+from provision.state.record import ClusterRecord
 
 _TYPES: Mapping[str, str] = {
     "EFS file system": "aws:efs/fileSystem:FileSystem",
@@ -45,18 +45,20 @@ def is_foreign(resolved: Resolved, key: str) -> bool:
     return key not in own and not key.lower().startswith(("aws:", "gpuctl:"))
 
 
-def existing_tags(name: str, target: Target, stack: Stack) -> dict[str, dict[str, str]]:
+def existing_tags(
+    resolved: Resolved | None, target: Target, stack: Stack
+) -> dict[str, dict[str, str]]:
     """Return all tags of the cluster's resources in AWS, by their place in `foreign_tags`.
 
-    There are none for a cluster without a record: nothing of it exists yet.
+    `resolved` is the cluster as its record has it. There are none for None, a cluster without a
+    record: nothing of it exists yet.
     """
-    record = read(name, target)
-    if record is None:
+    if resolved is None:
         return {}
-    placed = record.resolved.model_copy(update={"former_tags": ()})
+    placed = resolved.model_copy(update={"former_tags": ()})
     found = [
         resource
-        for resource in find_all(target, name, cluster_id=record.id or None)
+        for resource in find_all(target, placed.cluster.name, cluster_id=placed.id or None)
         if foreign_tags(placed, resource.tags)
     ]
     names = stack.names() if found else {}
@@ -87,7 +89,7 @@ def refresh_foreign_tags(resolved: Resolved, target: Target, stack: Stack) -> Re
 
     A policy tags resources as soon as they exist, also while `up` still creates others.
     """
-    return _with_foreign_tags(resolved, existing_tags(resolved.cluster.name, target, stack))
+    return _with_foreign_tags(resolved, existing_tags(resolved, target, stack))
 
 
 def _with_foreign_tags(resolved: Resolved, existing: Mapping[str, Mapping[str, str]]) -> Resolved:

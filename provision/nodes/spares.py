@@ -18,7 +18,7 @@ from provision.nodes.launch import FleetLaunch
 from provision.nodes.termination import terminate
 from provision.setup.bootstrap import bootstrap, inventory_of
 from provision.setup.nodes_key import NodesKey, nodes_key
-from provision.state.record import folder
+from provision.state.shared import cluster_folder
 
 STAGE = "spare"
 
@@ -106,7 +106,7 @@ class Spares:
                 return inventory.model_copy(update={"replaced": replaced})
 
     def _inventory(self, fleet: Fleet) -> Inventory:
-        place = folder(self.resolved.cluster.name, self.target)
+        place = cluster_folder(self.resolved.cluster.name, self.target)
         inventory = inventory_of(self.resolved, fleet, place)
         if self.resolved.cluster.network.uses_session_manager:
             return inventory.model_copy(update={"proxy": self.target.session_proxy})

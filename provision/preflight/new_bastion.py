@@ -11,18 +11,17 @@ from provision.aws.resources import exists, find_instances
 from provision.setup.cloud_init import bastion_user_data
 from provision.setup.machines import BASTION
 from provision.setup.nodes_key import GRANTED
-from provision.state.record import read
+from provision.state.record import ClusterRecord
 
 
-def add_granted_keys(wanted: Resolved, before: Resolved, target: Target) -> Resolved:
+def add_granted_keys(wanted: Resolved, record: ClusterRecord, target: Target) -> Resolved:
     """Return `wanted` with the keys of colleagues in the bastion's user data if it is made anew.
 
-    `before` is the cluster as it was last resolved. AWS is asked for the bastion only if keys were
+    `record` is that of the cluster. AWS is asked for the bastion only if keys were
     granted and its user data stay as they were.
     """
-    cluster = wanted.cluster
-    record = read(cluster.name, target)
-    keys = [grant.key for grant in record.grants if not grant.is_revoked] if record else []
+    cluster, before = wanted.cluster, record.resolved
+    keys = [grant.key for grant in record.grants if not grant.is_revoked]
     # Also without any: the last bastion's user data may have a key that was revoked since.
     has_granted = bool(keys) or GRANTED in before.bastion_user_data
     if not has_granted or not cluster.network.has_bastion:

@@ -50,7 +50,8 @@ from provision.preflight.ssh_access import (
     check_addresses,
 )
 from provision.setup.session_manager import check_plugin
-from provision.state.record import read
+from provision.state.record import ClusterRecord
+from provision.state.store import ClusterStore
 
 _QUOTAS = "servicequotas:GetServiceQuota and servicequotas:ListServiceQuotas"
 _SIMULATE = "iam:SimulatePrincipalPolicy"
@@ -76,7 +77,7 @@ class _Answers:
     boundary: str
 
 
-def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resolved:
+def resolve(cluster: Cluster, store: ClusterStore, *, refresh: bool = False) -> Resolved:
     """Return the cluster with every open choice made; create its client key, and nothing else.
 
     A cluster that exists keeps its zone, its AMIs and its `ssh_from`, unless the file changed
@@ -84,8 +85,10 @@ def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resol
     (provision/preflight/launch_pins.py), unless `refresh`. Raises InputError or CloudError with
     one line per problem.
     """
+    target = store.target
     check_region(target.region)
-    before = _last_resolved(cluster, target)
+    record = _last_record(cluster, store)
+    before = record.resolved if record else None
     problems = Problems()
     with request_pool(16) as pool:
         requests = send_requests(cluster, target, before, pool)
@@ -99,10 +102,10 @@ def resolve(cluster: Cluster, target: Target, *, refresh: bool = False) -> Resol
     fields = machine_fields(cluster, answers.instance, *keys)
     named = {"public_key": keys[0], "nodes_public_key": keys[1]}
     anew = draft.model_copy(update={**named, **fields})
-    if before is None:
+    if record is None or before is None:
         return anew
     kept = keep_launch_fields(anew, before, answers.sent, refresh=refresh)
-    return add_granted_keys(kept, before, target)
+    return add_granted_keys(kept, record, target)
 
 
 def _draft(
@@ -321,20 +324,21 @@ def _identity_tags(before: Resolved | None, owner: str) -> dict[str, str]:
     return {name: before.tags[name] for name in (ID_TAG, OWNER_TAG) if name in before.tags}
 
 
-def _last_resolved(cluster: Cluster, target: Target) -> Resolved | None:
-    """Return the cluster as it was last resolved, or None for a new one."""
+def _last_record(cluster: Cluster, store: ClusterStore) -> ClusterRecord | None:
+    """Return the cluster's record, or None for a new one; InputError for another region."""
+    target = store.target
     if cluster.region and cluster.region != target.region:
         raise InputError(
             f"the file says region {cluster.region}, the command {target.region}",
             "leave one of them out",
         )
-    record = read(cluster.name, target)
+    record = store.record(cluster.name)
     if record is not None and record.region != target.region:
         raise InputError(
             f"cluster '{cluster.name}' is in {record.region}, not in {target.region}",
             f"choose another name, or remove it first: `gpuctl down {cluster.name}`",
         )
-    return record.resolved if record else None
+    return record
 
 
 def _existing_network(

@@ -5,7 +5,7 @@ from config.target import Target
 from nodes.identity import cluster_key, has_cluster_key
 from nodes.keys import ensure_key
 from provision.setup.nodes_key import ensure_nodes_key
-from provision.state.record import folder
+from provision.state.shared import cluster_folder
 
 
 def public_keys(
@@ -17,7 +17,7 @@ def public_keys(
     nodes' one is in the user data of nodes, and is the record's too unless `refresh`: other user
     data replace every node.
     """
-    place = folder(name, target)
+    place = cluster_folder(name, target)
     if before is not None and not has_cluster_key(place):
         return before.public_key, before.nodes_public_key
     public = ensure_key(cluster_key(place), f"gpuctl {name}")

@@ -14,23 +14,16 @@ from typing import IO
 from config.errors import InputError, StateError
 from config.files import disk_error, disk_errors
 from config.target import Target
-from provision.state.record import folder
-from provision.state.shared import pull
+from provision.state.shared import LOCK_FILE, SharedFiles, cluster_folder
 from provision.state.shared_lock import is_held, shared_lock
 
 
 @contextmanager
 def cluster_lock(
-    name: str, command: str, target: Target, *, is_removal: bool = False
+    name: str, command: str, files: SharedFiles, *, is_removal: bool = False
 ) -> Iterator[None]:
-    """Hold the cluster's lock for `command` until the block ends.
-
-    Raises InputError with the holder's process and command if another command holds it. This
-    machine's copy of a shared cluster is renewed before the block begins. For a removal
-    (`is_removal`) a disk that cannot be written is no error: the lock is then held as far as that
-    disk allows it.
-    """
-    path = folder(name, target) / "lock"
+    """Hold the cluster's lock for `command` until the block ends (`ClusterStore.lock`)."""
+    path = cluster_folder(name, files.target) / LOCK_FILE
     tolerated: tuple[type[StateError], ...] = (StateError,) if is_removal else ()
     with disk_errors(), ExitStack() as stack:
         file = _open_existing(path) if is_removal else None
@@ -40,9 +33,7 @@ def cluster_lock(
             stack.enter_context(file)
             with suppress(*tolerated):  # the lock is held, its holder cannot be written
                 _hold(file, path, name, command)
-        stack.enter_context(shared_lock(name, command, target))
-        with suppress(*tolerated):  # the bucket has the truth
-            pull(name, target)
+        stack.enter_context(shared_lock(name, command, files))
         yield
 
 
@@ -79,7 +70,7 @@ def is_locked(name: str, target: Target) -> bool:
     """Return whether a command is changing the cluster."""
     if is_held(name, target):
         return True
-    path = folder(name, target) / "lock"
+    path = cluster_folder(name, target) / LOCK_FILE
     if not path.exists():
         return False
     with path.open() as file:

@@ -8,7 +8,7 @@ from config.cluster.resolved import OWNER_TAG
 from config.target import Target
 from provision.aws.account import caller, owner_tag
 from provision.aws.resources import Resource, find_all
-from provision.state.record import last_known
+from provision.state.store import ClusterStore
 
 UNKNOWN = "unknown"
 """The owner of what has no owner's tag, or whose record has none."""
@@ -57,7 +57,7 @@ def find_ownership(name: str, target: Target, cluster_id: str | None = None) -> 
     None if there is none, or if several have the name and none is chosen. A cluster of which this
     machine alone has the record is ours: it was made here.
     """
-    record = last_known(name, target)
+    record = ClusterStore(target).last_known(name)
     if record is not None and cluster_id in (None, record.id):
         owner = record.resolved.tags.get(OWNER_TAG, UNKNOWN)
         is_ours = target.bucket is None or is_same_owner(owner, owner_tag(caller(target), target))

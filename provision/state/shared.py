@@ -1,7 +1,7 @@
 """What a team shares of a cluster: its record, its inventory and the pinned host keys.
 
 The cluster's folder is this machine's copy. Reads renew the copy; writes go to the bucket first,
-and only if nobody else has written since this process read. Private keys are never shared. Without
+and only if nobody else has written since this command read. Private keys are never shared. Without
 a bucket nothing here does anything.
 """
 
@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import uuid
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,12 +35,6 @@ folder and not in the bucket was removed by somebody else if the folder has this
 the cluster is this machine's alone."""
 
 LOCK_FILE = "lock"
-
-_seen: dict[tuple[str, str, str], str | None] = {}
-"""The ETags that this process has read or written, by state folder, backend and key."""
-
-_lost: set[tuple[str, str, str]] = set()
-"""The locks that somebody else has taken over while this process held them."""
 
 
 def objects(target: Target) -> "Objects | None":
@@ -68,31 +63,109 @@ def _checked(name: str) -> str:
     return name
 
 
-def pull(name: str, target: Target, files: tuple[str, ...] = FILES) -> None:
-    """Make this machine's copy of the files the same as the shared ones.
+@dataclass(frozen=True)
+class SharedFiles:
+    """The files of clusters in the target's bucket, as one command has read and written them.
 
-    Remove the folder of a cluster that somebody else has removed. Raises InputError if the bucket
-    and this machine have different clusters of this name.
+    `lost_locks` are the clusters whose lock somebody else has taken over while the command held it.
+    """
+
+    target: Target
+    lost_locks: set[str] = field(default_factory=set)
+    _etags: dict[tuple[str, str], str | None] = field(default_factory=dict)
+
+    def pull(self, name: str, files: tuple[str, ...] = FILES) -> None:
+        """Make this machine's copy of the files the same as the shared ones.
+
+        Remove the folder of a cluster that somebody else has removed. Raises InputError if the
+        bucket and this machine have different clusters of this name.
+        """
+        there = objects(self.target)
+        if there is None:
+            return
+        place = cluster_folder(name, self.target)
+        marked = _is_marked(place, self.target)
+        for file in files:
+            stored = _read(name, file, there, self.target)
+            self._etags[name, file] = stored.etag if stored else None
+            if stored is None:
+                if marked and file == RECORD:
+                    _clear(place)
+                    return
+                if marked:
+                    (place / file).unlink(missing_ok=True)
+                continue
+            if file == RECORD:
+                _adopt(name, stored.text, self.target, is_marked=marked)
+                marked = True
+            _keep(place / file, _localized(file, stored.text, place, self.target))
+
+    def push(self, name: str, file: str, text: str) -> None:
+        """Write a cluster's file to the bucket.
+
+        Raises StateError if somebody else has written it, or has the cluster's lock now.
+        """
+        there = objects(self.target)
+        if there is None:
+            return
+        if name in self.lost_locks:
+            raise _refused(name, "this command lost the cluster's lock to another one")
+        try:
+            self._write(there, name, file, text)
+        except Changed:
+            raise _refused(
+                name, f"somebody else has changed its {file} in {there.bucket.url}"
+            ) from None
+        if file == RECORD and not _is_marked(self.target.clusters / name, self.target):
+            self._share_the_rest(there, name)
+
+    def drop(self, name: str, files: tuple[str, ...] = FILES) -> None:
+        """Remove a cluster's files from the bucket, its record last."""
+        there = objects(self.target)
+        if there is None:
+            return
+        for file in sorted(files, key=lambda file: file == RECORD):
+            there.remove(cluster_key(name, file, self.target))
+            self._etags[name, file] = None
+
+    def _write(self, there: "Objects", name: str, file: str, text: str) -> None:
+        key, etag = cluster_key(name, file, self.target), self._etags.get((name, file))
+        self._etags[name, file] = there.write(key, text, etag)
+
+    def _share_the_rest(self, there: "Objects", name: str) -> None:
+        """Write what this machine already has of a cluster that it shares from now on."""
+        place = self.target.clusters / name
+        for file in (INVENTORY, HOST_KEYS):
+            if (place / file).exists() and self._etags.get((name, file)) is None:
+                self._write(there, name, file, (place / file).read_text())
+        write_whole(place / MARK, f"{self.target.backend}\n")
+
+
+def shared_names(target: Target) -> list[str]:
+    """Return the names of the clusters in the bucket.
+
+    A key with a name that no cluster can have is left out: names become folders of this machine.
     """
     there = objects(target)
     if there is None:
-        return
-    place = cluster_folder(name, target)
-    marked = _is_marked(place, target)
-    for file in files:
-        stored = _read(name, file, there, target)
-        _seen[_place(name, file, target)] = stored.etag if stored else None
-        if stored is None:
-            if marked and file == RECORD:
-                _clear(place)
-                return
-            if marked:
-                (place / file).unlink(missing_ok=True)
-            continue
-        if file == RECORD:
-            _adopt(name, stored.text, target, is_marked=marked)
-            marked = True
-        _keep(place / file, _localized(file, stored.text, place, target))
+        return []
+    keys = there.keys(there.bucket.key("clusters", ""))
+    names = (key.split("/")[-2] for key in keys if key.endswith(f"/{RECORD}"))
+    return [name for name in names if is_valid(name, CLUSTER_NAME)]
+
+
+def try_bucket(target: Target) -> int:
+    """Read, write and remove an object in the team's bucket; return how many clusters it has.
+
+    Raises CloudError if the credentials do not allow one of that.
+    """
+    there = objects(target)
+    assert there is not None
+    key = there.bucket.key("tries", uuid.uuid4().hex)
+    there.read(key)
+    there.write(key, "", None)
+    there.remove(key)
+    return len(shared_names(target))
 
 
 def _read(name: str, file: str, there: "Objects", target: Target) -> "Stored | None":
@@ -146,85 +219,6 @@ _HOST_KEYS = re.compile(
     r"([A-Za-z0-9\[:][A-Za-z0-9.,:\[\]-]* [a-z0-9@.-]+ [A-Za-z0-9+/]+={0,3}( [^\s]+)?\n?)*"
 )
 """Lines of known_hosts without markers: `@cert-authority` would let a stranger sign keys."""
-
-
-def push(name: str, file: str, text: str, target: Target) -> None:
-    """Write a cluster's file to the bucket.
-
-    Raises StateError if somebody else has written it, or has the cluster's lock now.
-    """
-    there = objects(target)
-    if there is None:
-        return
-    place = _place(name, file, target)
-    if _place(name, LOCK_FILE, target) in _lost:
-        raise _refused(name, "this command lost the cluster's lock to another one")
-    try:
-        _seen[place] = there.write(cluster_key(name, file, target), text, _seen.get(place))
-    except Changed:
-        raise _refused(
-            name, f"somebody else has changed its {file} in {there.bucket.url}"
-        ) from None
-    if file == RECORD and not _is_marked(target.clusters / name, target):
-        _share_the_rest(name, there, target)
-
-
-def drop(name: str, target: Target, files: tuple[str, ...] = FILES) -> None:
-    """Remove a cluster's files from the bucket, its record last."""
-    there = objects(target)
-    if there is None:
-        return
-    for file in sorted(files, key=lambda one: one == RECORD):
-        there.remove(cluster_key(name, file, target))
-        _seen[_place(name, file, target)] = None
-
-
-def shared_names(target: Target) -> list[str]:
-    """Return the names of the clusters in the bucket.
-
-    A key with a name that no cluster can have is left out: names become folders of this machine.
-    """
-    there = objects(target)
-    if there is None:
-        return []
-    keys = there.keys(there.bucket.key("clusters", ""))
-    names = (key.split("/")[-2] for key in keys if key.endswith(f"/{RECORD}"))
-    return [name for name in names if is_valid(name, CLUSTER_NAME)]
-
-
-def _share_the_rest(name: str, there: "Objects", target: Target) -> None:
-    """Write what this machine already has of a cluster that it shares from now on."""
-    place = target.clusters / name
-    for file in (INVENTORY, HOST_KEYS):
-        if (place / file).exists() and _seen.get(_place(name, file, target)) is None:
-            text = (place / file).read_text()
-            _seen[_place(name, file, target)] = there.write(
-                cluster_key(name, file, target), text, None
-            )
-    write_whole(place / MARK, f"{target.backend}\n")
-
-
-def try_bucket(target: Target) -> int:
-    """Read, write and remove an object in the team's bucket; return how many clusters it has.
-
-    Raises CloudError if the credentials do not allow one of that.
-    """
-    there = objects(target)
-    assert there is not None
-    key = there.bucket.key("tries", uuid.uuid4().hex)
-    there.read(key)
-    there.write(key, "", None)
-    there.remove(key)
-    return len(shared_names(target))
-
-
-def lose(name: str, target: Target, *, is_lost: bool) -> None:
-    """Note whether somebody else has taken over the lock that this process held."""
-    (_lost.add if is_lost else _lost.discard)(_place(name, LOCK_FILE, target))
-
-
-def _place(name: str, file: str, target: Target) -> tuple[str, str, str]:
-    return str(target.state), str(target.backend), f"{name}/{file}"
 
 
 def _is_marked(place: Path, target: Target) -> bool:

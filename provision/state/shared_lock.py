@@ -26,6 +26,7 @@ from config.foreign import Malformed, parse_foreign
 from config.models import Value
 from config.target import Target
 from provision.state import shared
+from provision.state.shared import SharedFiles
 
 if TYPE_CHECKING:
     from provision.aws.objects import Objects, Stored
@@ -55,17 +56,17 @@ class Lock(Value):
 class Held:
     """A lock that this process holds and renews in a thread, until `release`."""
 
-    def __init__(self, name: str, lock: Lock, etag: str, target: Target) -> None:
-        there = shared.objects(target)
+    def __init__(self, name: str, lock: Lock, etag: str, files: SharedFiles) -> None:
+        there = shared.objects(files.target)
         assert there is not None
-        self._objects, self._key = there, shared.cluster_key(name, shared.LOCK_FILE, target)
-        self._name, self._target = name, target
+        self._objects, self._key = there, shared.cluster_key(name, shared.LOCK_FILE, files.target)
+        self._name, self._files = name, files
         self._lock, self._etag = lock, etag
         self._ended = threading.Event()
         self._is_lost = False
         self._renewed = lock.renewed
         self._thread = threading.Thread(target=self._renew_on, name="lock", daemon=True)
-        shared.lose(name, target, is_lost=False)
+        files.lost_locks.discard(name)
         self._thread.start()
 
     def renew(self) -> None:
@@ -76,7 +77,7 @@ class Held:
             self._renewed = lock.renewed
         except Changed:
             self._is_lost = True
-            shared.lose(self._name, self._target, is_lost=True)
+            self._files.lost_locks.add(self._name)
 
     def release(self) -> None:
         """End the renewals and remove the lock, unless somebody else has it.
@@ -98,17 +99,17 @@ class Held:
 
 
 @contextmanager
-def shared_lock(name: str, command: str, target: Target) -> Iterator[None]:
+def shared_lock(name: str, command: str, files: SharedFiles) -> Iterator[None]:
     """Hold the cluster's lock in the bucket until the block ends; do nothing without a bucket.
 
     The caller has the lock of this machine. Raises InputError with the holder if another command
     holds the lock.
     """
-    there = shared.objects(target)
+    there = shared.objects(files.target)
     if there is None:
         yield
         return
-    held = _acquire(name, command, there, target)
+    held = acquire(name, command, there, files)
     try:
         yield
     finally:
@@ -131,7 +132,9 @@ def is_held(name: str, target: Target) -> bool:
         return True
 
 
-def _acquire(name: str, command: str, there: "Objects", target: Target) -> Held:
+def acquire(name: str, command: str, there: "Objects", files: SharedFiles) -> Held:
+    """Return the cluster's lock; InputError with the holder if another command has it."""
+    target = files.target
     key, now = shared.cluster_key(name, shared.LOCK_FILE, target), datetime.now(UTC)
     lock = Lock(
         id=uuid.uuid4().hex,
@@ -159,7 +162,7 @@ def _acquire(name: str, command: str, there: "Objects", target: Target) -> Held:
                     f" {command_text('aws s3 rm {}', there.url(key))}",
                 ) from error
         else:
-            return Held(name, lock, etag, target)
+            return Held(name, lock, etag, files)
 
 
 def _check_free(name: str, stored: "Stored", ours: Lock) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from config.target import Target
 from nodes.inventory import Inventory, save
-from provision.state import record
+from provision.state.store import ClusterStore
 from tests.provision.test_record import a_record
 
 
@@ -32,8 +32,8 @@ def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
 
 def remember(inventory: Inventory, target: Target) -> Inventory:
     """Write the record of a cluster that is ready; return its inventory as commands read it."""
-    record.write(a_record(inventory.cluster).now("ready"), target)
-    folder = record.folder(inventory.cluster, target)
+    ClusterStore(target).write(a_record(inventory.cluster).now("ready"))
+    folder = ClusterStore(target).folder(inventory.cluster)
     known = inventory.model_copy(update={"folder": folder})
     save(known, folder / "inventory.json")
     return known

@@ -42,8 +42,7 @@ from operations.past_run import late_outputs
 from operations.runs import _first_event, follow_journal
 from operations.teardown import ending
 from provision.aws.account import Caller
-from provision.state import record
-from provision.state.record import load_inventory
+from provision.state.store import ClusterStore
 from tests.cli.test_ps import ACCOUNT
 from tests.cli.test_run import (
     cluster,  # noqa: F401  fixtures are found by import
@@ -232,11 +231,13 @@ def test_outputs_that_do_not_come_back_later_may_be_in_the_shared_storage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     there = make_inventory(2).model_copy(update={"shared": "/s"})
-    monkeypatch.setattr("operations.past_run.load_inventory", lambda *_: there)
+    monkeypatch.setattr(ClusterStore, "inventory", lambda *_: there)
     monkeypatch.setattr("operations.past_run.fetch", lambda *_: None)
     plan = replace(make_plan(on_stop="destroy", outputs=("out/",)), saved=saved)
     here: Any = SimpleNamespace(
-        state=tmp_path, is_lab_down=lambda: False, cluster_target=lambda _: None
+        state=tmp_path,
+        is_lab_down=lambda: False,
+        cluster_store=lambda _: ClusterStore(Target("aws", "us-east-1", tmp_path)),
     )
     started: Any = plan  # it has what is read of a first event
     assert late_outputs(here, started, Output().progress()) is None
@@ -539,11 +540,11 @@ def test_of_two_clients_one_removes_the_cluster(
     results: list[Result] = []
     second = threading.Thread(target=lambda: results.append(gpuctl("attach", going.run_id)))
     with ending(
-        load_inventory("demo", cluster), going.run_id, Output().progress()
+        ClusterStore(cluster).inventory("demo"), going.run_id, Output().progress()
     ):  # the first client
         second.start()
         assert waits.wait(60)
-        record.forget("demo", cluster)
+        ClusterStore(cluster).forget("demo")
     second.join(60)
     (done,) = results
     assert done.exit_code == 0, done.output

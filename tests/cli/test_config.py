@@ -14,7 +14,7 @@ from config.cluster.cluster_file import Cluster, Lifetime
 from config.settings import VARIABLES
 from operations.chosen_target import ChosenTarget
 from operations.lease import with_lifetime
-from provision.state.record import write
+from provision.state.store import ClusterStore
 from tests.provision.test_record import a_record
 
 CLUSTER = Cluster.model_validate({"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"})
@@ -70,7 +70,7 @@ def test_a_new_cluster_without_a_lifetime_gets_that_of_the_settings(file: Path) 
     assert with_lifetime(here, CLUSTER).lifetime == Lifetime.model_construct(max=8 * 3600)
     short = CLUSTER.model_copy(update={"lifetime": Lifetime.model_construct(max=60)})
     assert with_lifetime(here, short) == short
-    write(a_record("demo"), here.remembered())
+    ClusterStore(here.remembered()).write(a_record("demo"))
     file.write_text("lifetime: 2h\n")
     assert with_lifetime(here, CLUSTER).lifetime == a_record("demo").resolved.cluster.lifetime
     file.unlink()

@@ -25,7 +25,7 @@ from provision.aws.resources import KINDS
 from provision.billing.ledger import cluster_costs
 from provision.down import Teardown
 from provision.removal import verification
-from provision.state import record
+from provision.state.store import ClusterStore
 from tests.engine.conftest import make_inventory, make_plan
 from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record
@@ -66,7 +66,7 @@ def old_cluster(
     )
     since = datetime.now(UTC) - timedelta(hours=HOURS)
     ready = a_record().model_copy(update={"created": since}).now("ready")
-    record.write(ready, remembered)
+    ClusterStore(remembered).write(ready)
     _made(since, monkeypatch)
     return "demo"
 
@@ -88,7 +88,7 @@ def _made(since: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_cost_is_shown(old_cluster: str, remembered: Target) -> None:
-    folder = record.folder(old_cluster, remembered)
+    folder = ClusterStore(remembered).folder(old_cluster)
     hosts = write_hosts(make_inventory(2).model_copy(update={"folder": folder}))
     done = CliRunner().invoke(app, ["down", old_cluster, "--yes"])
     assert done.exit_code == 0, done.output
@@ -122,14 +122,14 @@ def test_the_cost_is_in_the_json_and_kept(old_cluster: str, remembered: Target) 
 def test_runs_are_lost_with_this_machines_cluster_alone(
     remembered: Target, monkeypatch: pytest.MonkeyPatch, stays: bool
 ) -> None:
-    record.write(a_record().now("ready"), remembered)
+    ClusterStore(remembered).write(a_record().now("ready"))
     plan = make_plan(nodes=1)
     with History(remembered.runs) as history:
         history.begin(plan)
 
     def take_down(name: str, *_: object) -> Teardown:
         if not stays:
-            record.forget(name, remembered)
+            ClusterStore(remembered).forget(name)
         return Teardown(name, (), 1.0, None)
 
     monkeypatch.setattr("provision.down.down", take_down)
@@ -154,9 +154,9 @@ def test_nothing_is_removed_while_another_client_makes_nodes_again(
     holder = Holder(run_id="job-000001", state="started", nodes=("node0",))
     monkeypatch.setattr("operations.release.find_runs", lambda *_: (holder,))
     monkeypatch.setattr("operations.cluster_occupancy.hold", hold)
-    monkeypatch.setattr("operations.cluster_occupancy.load_inventory", lambda *_: make_inventory(1))
+    monkeypatch.setattr(ClusterStore, "inventory", lambda *_: make_inventory(1))
     monkeypatch.setattr("provision.down.down", lambda name, *_: Teardown(name, (), 1.0, None))
-    record.write(a_record().now("ready"), remembered)
+    ClusterStore(remembered).write(a_record().now("ready"))
     done = CliRunner().invoke(app, ["down", "demo", "--yes"])
     assert asked == [("job-000001", "down")]
     refusal = (

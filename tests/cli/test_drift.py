@@ -17,8 +17,7 @@ from config.target import Target
 from infra.stack.changes import Change, Refreshed
 from provision.aws.clients import client, forget_clients
 from provision.aws.resources import Resource
-from provision.state import record
-from provision.state.cluster_lock import cluster_lock
+from provision.state.store import ClusterStore
 from tests.infra.region import CREDENTIALS
 from tests.provision.test_ownership import ANN, vpc, with_id
 
@@ -52,7 +51,7 @@ def known(
     forget_clients()
     monkeypatch.setattr(provision.drift, "Stack", Engine)
     monkeypatch.setattr(provision.drift, "find_engine", lambda report: None)
-    record.write(with_id("aaaa", account="123456789012"), remembered)
+    ClusterStore(remembered).write(with_id("aaaa", account="123456789012"))
     known = vpc(client(empty_region, "ec2"), "aaaa", ANN)
     monkeypatch.setattr(Engine, "found", Refreshed((), frozenset({known})))
     return known
@@ -100,7 +99,7 @@ def test_differences_are_printed_and_the_exit_code_is_three(
 def test_without_a_state_there_is_nothing_to_compare(
     known: str, remembered: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with cluster_lock("demo", "gpuctl up", remembered):
+    with ClusterStore(remembered).lock("demo", "gpuctl up"):
         busy = drift()
     assert str(busy.exception) == (
         "cluster 'demo' is being changed right now; repeat this when that command has ended"

@@ -15,8 +15,8 @@ from config.errors import CloudError, Interrupted, NodeError
 from config.target import Target
 from nodes.answers import Completed, Unreachable
 from provision.setup.lease.units import SECONDS_LEFT
-from provision.state import record
 from provision.state.record import Lease
+from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
 
@@ -67,11 +67,11 @@ def machines(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> Machines:
 
 def change(target: Target, **fields: object) -> None:
     """Change the file of the cluster in its record."""
-    known = record.read("demo", target)
+    known = ClusterStore(target).record("demo")
     assert known is not None
     cluster = known.resolved.cluster.model_copy(update=fields)
     resolved = known.resolved.model_copy(update={"cluster": cluster})
-    record.write(known.model_copy(update={"resolved": resolved}), target)
+    ClusterStore(target).write(known.model_copy(update={"resolved": resolved}))
 
 
 def extend(*words: str) -> Result:
@@ -88,7 +88,7 @@ def test_ctrl_c_while_machines_get_their_end_says_how_they_get_the_same(
         "interrupted: some machines of demo may have the new end, others the old;"
         " `gpuctl extend demo 1m` gives all of them one end"
     )
-    known = record.read("demo", remembered)
+    known = ClusterStore(remembered).record("demo")
     assert known is not None
     assert known.lease is None
 
@@ -103,7 +103,7 @@ def test_all_machines_get_the_same_end(machines: Machines, remembered: Target) -
     end = datetime.fromisoformat(document["end"])
     assert 10890 < (end - before).total_seconds() < 11000
     assert (end - datetime.fromisoformat(document["before"])).total_seconds() == 7200
-    known = record.read("demo", remembered)
+    known = ClusterStore(remembered).record("demo")
     assert known is not None
     assert known.lease is not None
     assert known.lease.end.replace(microsecond=0) == end
@@ -124,7 +124,7 @@ def test_a_tag_that_cannot_be_written_moves_no_timer(
 
 def test_the_text(machines: Machines, remembered: Target) -> None:
     text = extend("2h").stdout
-    known = record.read("demo", remembered)
+    known = ClusterStore(remembered).record("demo")
     assert known is not None
     assert isinstance(known.lease, Lease)
     assert text.startswith(f"Cluster demo ends at {known.lease.end:%Y-%m-%d %H:%M:%S} UTC, instead")
@@ -160,10 +160,10 @@ def test_a_budget_counts_from_the_creation(
     machines: Machines, remembered: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(remembered, budget=Budget(max_total=100))
-    known = record.read("demo", remembered)
+    known = ClusterStore(remembered).record("demo")
     assert known is not None
     now = datetime.now(UTC)
-    record.write(known.model_copy(update={"created": now}), remembered)
+    ClusterStore(remembered).write(known.model_copy(update={"created": now}))
     monkeypatch.setattr(provision.lease, "hourly_usd", lambda _: 30.0)
     assert str(extend("3h").exception) == (
         "budget.max_total: cluster demo would cost $120.00 until its new end, at most $100.00 is"
@@ -186,7 +186,7 @@ def test_nothing_changes_if_a_machine_does_not_answer(
         "node1: no timer that ends a lease; no machine was changed; repeat `up`"
     )
     assert machines.ends == []
-    known = record.read("demo", remembered)
+    known = ClusterStore(remembered).record("demo")
     assert known is not None
     assert known.lease is None
 
@@ -196,13 +196,13 @@ def test_a_machine_that_keeps_its_end_is_named(machines: Machines, remembered: T
     assert str(extend("2h").exception) == (
         "node0: its end did not move: sh: disk full; repeat `gpuctl extend demo 1m` for all"
     )
-    known = record.read("demo", remembered)
+    known = ClusterStore(remembered).record("demo")
     assert known is not None
     assert known.lease is None
 
 
 def join(target: Target, *new: str) -> None:
-    known = record.read("demo", target)
+    known = ClusterStore(target).record("demo")
     assert known is not None
     provision.lease.join(make_inventory(2), new, known, target)
 
@@ -221,7 +221,7 @@ def test_a_node_that_is_made_again_ends_with_the_others(
 def test_the_tags_get_the_ends_that_machines_report(machines: Machines, remembered: Target) -> None:
     """node1 does not answer: its tag stays."""
     machines.left["node1"] = Unreachable("node1 (10.0.0.2) did not answer within 60 s", "")
-    known = record.read("demo", remembered)
+    known = ClusterStore(remembered).record("demo")
     assert known is not None
     before = datetime.now(UTC)
     provision.lease.note_ends(make_inventory(2), known, remembered)
@@ -231,7 +231,7 @@ def test_the_tags_get_the_ends_that_machines_report(machines: Machines, remember
     assert 3600 <= (end - before).total_seconds() < 3670
     change(remembered, lifetime=None)
     machines.tags.clear()
-    unlimited = record.read("demo", remembered)
+    unlimited = ClusterStore(remembered).record("demo")
     assert unlimited is not None
     provision.lease.note_ends(make_inventory(2), unlimited, remembered)
     assert machines.tags == {}

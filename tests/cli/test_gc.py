@@ -17,7 +17,7 @@ from config.target import Target
 from provision.aws.clients import client, forget_clients
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import find_all
-from provision.state import record
+from provision.state.store import ClusterStore
 from tests.infra.region import CREDENTIALS
 from tests.provision import test_sweep
 from tests.provision.test_ownership import BEN, with_id
@@ -95,7 +95,7 @@ def test_what_was_planted_in_two_regions_goes_and_the_rest_stays(
     early = plant(west, "early", {}, monkeypatch)
     known = plant(west, "demo", mine("dddd"), monkeypatch)
     runs = plant(there, "runs", mine("eeee"), monkeypatch, ("node0",))
-    record.write(with_id("dddd", region=WEST), there)
+    ClusterStore(there).write(with_id("dddd", region=WEST))
     client(there, "ec2").create_vpc(CidrBlock="10.9.0.0/16")  # without any tag
 
     done = gc("--region", "all", "--remove", "--yes", "--json")
@@ -190,7 +190,7 @@ def test_what_changes_during_the_question_stays(
     planted = plant(there, "left", mine("aaaa"), monkeypatch)
     confirm = "cli.output.Output.confirm"
     monkeypatch.setattr(
-        confirm, lambda *_: record.write(with_id("aaaa", name="left"), there), raising=True
+        confirm, lambda *_: ClusterStore(there).write(with_id("aaaa", name="left")), raising=True
     )
     done = gc("--remove")
     assert isinstance(done.exception, CloudError)

@@ -19,7 +19,7 @@ from nodes.answers import Completed, Unreachable
 from nodes.inventory import Bastion
 from nodes.keys import ensure_key, generate_pair
 from nodes.public_keys import parse_public_key
-from provision.state import record
+from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
 from tests.cli.test_extend import NoConnection
 from tests.engine.conftest import make_inventory
@@ -50,10 +50,10 @@ def machines(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> Machines:
     found = Machines()
     bastion = Bastion(instance_id="i-b", address="192.0.2.1")
     remember(make_inventory(2).model_copy(update={"bastion": bastion}), remembered)
-    known = record.read("demo", remembered)
+    known = ClusterStore(remembered).record("demo")
     assert known is not None
     resolved = known.resolved.model_copy(update={"public_key": OWN})
-    record.write(known.model_copy(update={"resolved": resolved}), remembered)
+    ClusterStore(remembered).write(known.model_copy(update={"resolved": resolved}))
     monkeypatch.setattr(provision.access, "on_all", found.on_all)
     monkeypatch.setattr(provision.access, "connect", NoConnection)
     return found
@@ -71,7 +71,7 @@ def refusal(*words: str) -> str:
 
 
 def grants(target: Target) -> list[tuple[str, bool, tuple[str, ...]]]:
-    known = record.read("demo", target)
+    known = ClusterStore(target).record("demo")
     assert known is not None
     return [(one.name, one.is_revoked, one.open) for one in known.grants]
 
@@ -160,9 +160,9 @@ def test_a_revoked_key_stays_listed_until_every_machine_has_lost_it(
     assert call("grant", "demo").stdout.endswith("  revoked, not confirmed by node0\n")
     # `up` repeats it on the machines that it made, and no new one gets the key.
     machines.answers.clear()
-    known, there = record.read("demo", remembered), record.load_inventory("demo", remembered)
-    assert known is not None
-    provision.access.install_grants(there, known, remembered)
+    store = ClusterStore(remembered)
+    known, there = store.known_record("demo"), store.inventory("demo")
+    provision.access.install_grants(there, known, store)
     assert "granted=''\n" in machines.scripts[-1]
     assert grants(remembered) == []
 
@@ -172,10 +172,10 @@ def test_up_fails_if_a_new_machine_has_not_got_the_keys(
 ) -> None:
     call("grant", "demo", ANN)
     machines.answers["node1"] = Completed(1, "", "sh: disk full\n")
-    known, there = record.read("demo", remembered), record.load_inventory("demo", remembered)
-    assert known is not None
+    store = ClusterStore(remembered)
+    known, there = store.known_record("demo"), store.inventory("demo")
     with pytest.raises(NodeError) as refused:
-        provision.access.install_grants(there, known, remembered)
+        provision.access.install_grants(there, known, store)
     assert str(refused.value) == (
         "node1: the keys of colleagues are not as granted: sh: disk full;"
         " see `gpuctl grant demo`, and repeat `gpuctl up`"
@@ -185,12 +185,12 @@ def test_up_fails_if_a_new_machine_has_not_got_the_keys(
 
 def test_a_name_of_another_cluster_grants_its_keys(machines: Machines, remembered: Target) -> None:
     call("grant", "demo", ANN)
-    known = record.read("demo", remembered)
+    known = ClusterStore(remembered).record("demo")
     assert known is not None
     cluster = known.resolved.cluster.model_copy(update={"name": "older"})
     resolved = known.resolved.model_copy(update={"cluster": cluster})
-    record.write(known.model_copy(update={"name": "older", "resolved": resolved}), remembered)
-    record.write(known.model_copy(update={"grants": ()}), remembered)
+    ClusterStore(remembered).write(known.model_copy(update={"name": "older", "resolved": resolved}))
+    ClusterStore(remembered).write(known.model_copy(update={"grants": ()}))
     assert call("grant", "demo", "ann@laptop").exit_code == 0
     assert grants(remembered) == [("ann@laptop", False, ())]
 
@@ -230,13 +230,15 @@ def test_what_is_no_key_is_refused_before_any_machine_is_asked(
 def test_a_colleague_makes_the_bastion_anew_and_not_all_nodes(
     machines: Machines, remembered: Target
 ) -> None:
-    known = record.read("demo", remembered)
+    known = ClusterStore(remembered).record("demo")
     assert known is not None
     later = known.resolved.model_copy(update={"nodes_public_key": generate_pair("nodes")[1]})
-    record.write(known.model_copy(update={"resolved": later}), remembered)
+    ClusterStore(remembered).write(known.model_copy(update={"resolved": later}))
 
     def check(*ending: str) -> Any:
-        return provision.access.check_new_machines("demo", remembered, ending, f"- {key} (granted)")
+        return provision.access.check_new_machines(
+            "demo", ClusterStore(remembered), ending, f"- {key} (granted)"
+        )
 
     key = ANN
     with pytest.raises(InputError) as refused:

@@ -12,7 +12,7 @@ from engine.session.cluster_runs import Holder
 from infra.fleet import Fleet, FleetNode
 from nodes.inventory import Inventory, Node
 from provision.health.model import Finding, Severity
-from provision.state import record
+from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
 from tests.provision.test_record import a_record
@@ -132,8 +132,8 @@ def test_a_cluster_whose_up_failed(
 ) -> None:
     """Pulumi's state has its nodes; there is no inventory yet."""
     failed = a_record("demo").now("failed", "node1 (10.0.0.1): GPUs: expected 8, actual 7")
-    record.write(failed, remembered)
-    (record.folder("demo", remembered) / "inventory.json").unlink()
+    ClusterStore(remembered).write(failed)
+    (ClusterStore(remembered).folder("demo") / "inventory.json").unlink()
     names = ("node0", "node1")
     fleet = Fleet(
         vpc_id="", subnet_id="", bastion_id="", bastion_address="",

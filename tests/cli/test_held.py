@@ -22,7 +22,7 @@ from engine.session import session
 from infra.stack.changes import Change, Plan
 from provision.down import Teardown
 from provision.preflight.replacements import OlderSettings
-from provision.state import record
+from provision.state.store import ClusterStore
 from provision.up import FleetPlan
 from tests.cli.conftest import remember
 from tests.engine.session.test_session import (
@@ -126,7 +126,7 @@ def test_a_run_that_this_machine_does_not_know_is_named_too(
 def test_a_cluster_that_has_no_head_is_removed_unasked(
     ready: Target, removed: list[str], trouble: str | None
 ) -> None:
-    saved = record.folder("demo", ready) / "inventory.json"
+    saved = ClusterStore(ready).folder("demo") / "inventory.json"
     saved.write_text(trouble) if trouble else saved.unlink()
     assert (gpuctl("down", "demo", "--yes").stderr, removed) == ("", ["demo"])
 

@@ -13,7 +13,7 @@ from config.errors import InputError
 from config.target import Target
 from operations.chosen_target import ChosenTarget
 from operations.lease import with_lifetime, without_lease
-from provision.state.record import write
+from provision.state.store import ClusterStore
 from tests.provision.test_record import a_record
 
 CLUSTER = Cluster.model_validate({"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"})
@@ -41,7 +41,7 @@ def keep(cluster: Cluster, here: ChosenTarget) -> None:
     """Write a record of the cluster."""
     record = a_record("demo")
     resolved = record.resolved.model_copy(update={"cluster": cluster})
-    write(record.model_copy(update={"resolved": resolved}), here.remembered())
+    ClusterStore(here.remembered()).write(record.model_copy(update={"resolved": resolved}))
 
 
 @pytest.mark.parametrize("yes", [True, False])

@@ -24,7 +24,7 @@ from engine.record.journal_budget import remove, runs_over_budget, stored_runs
 from engine.record.journal_copy import JournalCopy, write_evidence
 from engine.record.result import RunResult
 from provision.aws.account import Caller
-from provision.state import record
+from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_run
 from tests.engine.record.test_history import table
@@ -144,12 +144,12 @@ def test_a_run_whose_head_is_gone_is_shown_as_lost_with_its_cause(
 def made_again(target: Target) -> str:
     later = datetime.now(UTC) + timedelta(minutes=5)
     known = a_record().now("ready").model_copy(update={"created": later})
-    record.write(known, target)
+    ClusterStore(target).write(known)
     return f"its cluster was removed, and made again at {later:%Y-%m-%d %H:%M} UTC"
 
 
 def removed(target: Target) -> str:
-    record.forget("demo", target)
+    ClusterStore(target).forget("demo")
     return "its cluster was removed"
 
 
@@ -162,7 +162,7 @@ def with_another_head(target: Target) -> str:
 
 def with_another_head_and_shared_storage(target: Target) -> str:
     reason = with_another_head(target)
-    remember(record.load_inventory("demo", target).model_copy(update={"shared": "/s"}), target)
+    remember(ClusterStore(target).inventory("demo").model_copy(update={"shared": "/s"}), target)
     saved = "/s/gpuctl/saved/alive-000001"
     left = f"have left its log, metrics and outputs in {saved}"
     return f"{reason}; the run may have ended before, and {left}"

@@ -12,7 +12,7 @@ from engine.contract.event import to_line
 from engine.contract.worker_events import Output
 from engine.record.history import History
 from engine.record.journal_copy import JournalCopy
-from provision.state import record
+from provision.state.store import ClusterStore
 from tests.cli.test_attach import client, detached  # noqa: F401  fixtures are found by import
 from tests.cli.test_homes import as_user
 from tests.cli.test_run import cluster, gpuctl_run  # noqa: F401
@@ -73,7 +73,7 @@ def test_a_run_that_cannot_be_recorded_is_refused_and_its_cluster_stays(
         " system writable, or set HOME to a folder that you can write"
     )
     assert done.stderr == ""
-    assert record.read("demo", cluster) is not None
+    assert ClusterStore(cluster).record("demo") is not None
 
 
 @pytest.mark.parametrize("has_begun", [False, True])

@@ -17,7 +17,7 @@ from engine.analysis.metrics.usage import usage
 from engine.record.journal_copy import samples_path
 from engine.record.sample import Sample
 from nodes.inventory import Inventory
-from provision.state import record
+from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
 from tests.cli.test_ps import alive, earlier
 from tests.engine.analysis.test_metrics import BEFORE, GIB, LAST, sample
@@ -57,7 +57,7 @@ def on_demo(cluster: str, run_id: str | None) -> tuple[LiveRun, ...]:
 
 
 def price(target: Target) -> float:
-    known = record.read("demo", target)
+    known = ClusterStore(target).record("demo")
     assert known is not None
     assert known.resolved.instance_type.price_usd_h
     return known.resolved.instance_type.price_usd_h

@@ -11,7 +11,7 @@ import pytest
 
 import gpuctl
 from config.target import Target
-from provision.state import record
+from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
 
@@ -157,5 +157,5 @@ def test_a_block_that_removed_its_cluster_itself_ends_without_a_removal(
 ) -> None:
     remember(make_inventory(2), remembered)
     with pytest.raises(ValueError, match="mine"), gpuctl.cluster("demo"):
-        record.forget("demo", remembered)
+        ClusterStore(remembered).forget("demo")
         raise ValueError("mine")

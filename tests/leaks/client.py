@@ -17,7 +17,7 @@ from provision.down import down
 from provision.gc import collect, survey
 from provision.healing import replace_nodes
 from provision.setup.nodes_key import NodesKey
-from provision.state.record import load_inventory
+from provision.state.store import ClusterStore
 from tests.leaks.points import Command, Shape
 from tests.leaks.run_end import end_run
 from tests.provision.unbooted import nothing_boots
@@ -57,10 +57,10 @@ def _do(does: Does, shape: Shape, target: Target) -> None:
         plan = life.plan(Cluster.model_validate(values), target, silent)
         life.up(plan, target, say, boot=nothing_answers)
     elif does == "heal":
-        there = load_inventory(NAME, target)
+        there = ClusterStore(target).inventory(NAME)
         replace_nodes(NAME, there.nodes[1:2], target, say, boot=nothing_answers)
     elif does == "run":
-        end_run(load_inventory(NAME, target), target)
+        end_run(ClusterStore(target).inventory(NAME), target)
     elif does == "down":
         down(NAME, target, say)
     else:

@@ -8,6 +8,7 @@ from config.target import Target
 from operations.prerun_health import NodeCheck
 from provision.health.judge import UNREACHABLE
 from provision.health.model import Finding, Severity
+from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_plan
 
@@ -30,7 +31,7 @@ def check(
 
     monkeypatch.setattr("operations.prerun_health.short_check", found)
     there = remember(make_inventory(3), target)
-    NodeCheck(make_plan(), there, target).finish(Output().progress())
+    NodeCheck(make_plan(), there, ClusterStore(target)).finish(Output().progress())
 
 
 def test_a_node_that_is_not_fit_keeps_the_run_from_starting(

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,13 +11,16 @@ import pytest
 
 from cli.output import Output
 from config.errors import CloudError, InputError
+from config.target import Target
 from engine.contract.head_events import AttemptStarted, RunNode, WaitingForNodes
 from engine.session.head import Head
 from nodes.inventory import Inventory
 from operations.run_healing import Healing
 from operations.teardown import removable
+from provision.state.store import ClusterStore
 from tests.engine.conftest import make_inventory
 
+TARGET = Target("aws", "us-east-1", Path("/nonexistent"))
 WAITS = WaitingForNodes(time=0, nodes=("node1",), seconds=60)
 THERE = make_inventory(2)
 HEALED = ("job-000001", {"node1": "10.0.0.9"})
@@ -39,9 +43,8 @@ class Cloud:
             self.calls.append((head._run_id, addresses))
 
         for name, value in {
-            "operations.run_healing.read": lambda *_: record,
-            "provision.healing.read": lambda *_: record,
-            "provision.healing.load_inventory": lambda *_: THERE,
+            "provision.state.store.ClusterStore.record": lambda *_: record,
+            "provision.state.store.ClusterStore.inventory": lambda *_: THERE,
             "provision.healing.plan": self._plan,
             "provision.healing.up": self._up,
             "provision.healing.join": self._join,
@@ -87,7 +90,7 @@ class Cloud:
 
     def heal(self, *events: Any) -> None:
         """Let a client see the events, and wait until it has nothing to do any more."""
-        here: Any = SimpleNamespace(cluster_target=lambda _: None)
+        here: Any = SimpleNamespace(cluster_store=lambda _: ClusterStore(TARGET))
 
         def prepare(_: object, names: Collection[str]) -> list[str]:
             self.calls.append(("prepare", *names))
@@ -160,7 +163,7 @@ def test_a_wait_that_is_over_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_end_of_the_run_waits_for_what_is_being_made(monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = Cloud(monkeypatch)
-    here: Any = SimpleNamespace(cluster_target=lambda _: None)
+    here: Any = SimpleNamespace(cluster_store=lambda _: ClusterStore(TARGET))
     client = Healing(
         here, "job-000001", THERE, Output().progress(), lambda *_: ["job-000001"], 0.01
     )

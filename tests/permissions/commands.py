@@ -30,7 +30,7 @@ from provision.removal.sweep import sweep
 from provision.setup.nodes_key import NodesKey
 from provision.setup.session_manager import Agents, become_session
 from provision.state.host_keys import BootingMachine, BootWatch, KnownHosts
-from provision.state.record import read
+from provision.state.store import ClusterStore
 from provision.status import clusters
 from tests.infra.region import Region
 from tests.permissions.accidents import by_hand, leftover_interface
@@ -74,7 +74,7 @@ class Commands:
         yield self._gc
 
     def _status(self) -> None:
-        for status in clusters(self.target):
+        for status in clusters(ClusterStore(self.target)):
             self.told.extend(status.problems)
 
     def _gc(self) -> None:
@@ -125,12 +125,12 @@ class Commands:
             sweep(self.target, self.cluster.name, self._record_id(), silent)
 
     def _session(self) -> None:
-        (status,) = clusters(self.target)
+        (status,) = clusters(ClusterStore(self.target))
         with mock.patch("os.execve"):
             become_session(status.nodes[0].instance_id, self.target)
 
     def _record_id(self) -> str:
-        record = read(self.cluster.name, self.target)
+        record = ClusterStore(self.target).record(self.cluster.name)
         return record.id if record is not None else ""
 
     def _changed(self) -> Cluster:

@@ -24,7 +24,8 @@ from provision.billing.cost import hourly_usd
 from provision.down import down
 from provision.nodes.launch import FleetLaunch
 from provision.preflight.preflight import resolve
-from provision.state.record import new_record, write
+from provision.state.record import new_record
+from provision.state.store import ClusterStore
 from provision.up import FleetPlan
 from tests.plans import requests
 from tests.plans.account import prepared
@@ -67,7 +68,7 @@ def _planned(case: Case, target: Target, ec2: "EC2Client") -> Iterator[tuple[Pla
         file.write_text(text)
         # Nobody connects, so this machine need not have the plugin.
         asked = replace(target, session_plugin=PLUGIN)
-        resolved = resolve(load_cluster(file), asked)
+        resolved = resolve(load_cluster(file), ClusterStore(asked))
         stack = Stack(resolved.cluster.name, target, find_engine(silent))
         plan = stack.preview(resolved)
         found = planned(FleetPlan(resolved, plan, hourly_usd(resolved)), target)
@@ -111,9 +112,9 @@ def _launched(found: Planned, stack: Stack, target: Target) -> Iterator[Fleet]:
     """All the way of `up`, its capacity claimed or waited for, and of `down`."""
     resolved = found.fleet.resolved
     record = new_record(resolved, datetime.now(UTC))
-    write(record, target)
+    ClusterStore(target).write(record)
     yield FleetLaunch(resolved, found.fleet.plan, stack, target, lambda _: None).carry_out(silent)
-    write(record.now("ready"), target)
+    ClusterStore(target).write(record.now("ready"))
     down(stack.name, target, silent)
 
 

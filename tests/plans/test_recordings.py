@@ -25,6 +25,7 @@ from infra.stack.stack import Stack
 from lab import fault_table
 from lab.requests.wire import NAMES
 from provision.preflight.preflight import resolve
+from provision.state.store import ClusterStore
 from tests.infra.region import create_boundary, region
 from tests.plans.cases import MODES, TYPES, Case
 from tests.plans.life import PLUGIN, REGION
@@ -134,7 +135,7 @@ def unfolded(writes: Iterable[str]) -> Iterator[str]:
 def sent(name: str, here: Target, engine: Engine) -> dict[str, Sent]:
     """What the lab's provider sends in each phase."""
     resolved = resolve(
-        load_cluster(written(CASES[name], here)), replace(here, session_plugin=PLUGIN)
+        load_cluster(written(CASES[name], here)), ClusterStore(replace(here, session_plugin=PLUGIN))
     )
     stack = Stack(resolved.cluster.name, here, engine)
     found: dict[str, Sent] = {}

@@ -10,7 +10,7 @@ from provision import up as life
 from provision.aws.clients import client
 from provision.aws.resources import find_all
 from provision.down import down
-from provision.state import record
+from provision.state.store import ClusterStore
 from tests.infra.region import Region
 from tests.provision.test_record import a_record
 from tests.provision.test_sweep import tagged
@@ -39,7 +39,7 @@ def test_what_a_killed_up_requested_last_is_removed_although_ec2_lists_it_later(
 ) -> None:
     del engine  # it exists
     killed = a_record()
-    record.write(killed, here.target)
+    ClusterStore(here.target).write(killed)
     fault_table.write(here.faults, {"consistency": ["2"]})
     ec2 = client(here.target, "ec2")
     ec2.create_vpc(CidrBlock="10.213.0.0/16", TagSpecifications=tagged("vpc", killed.name))

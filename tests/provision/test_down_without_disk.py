@@ -25,8 +25,7 @@ from provision.aws.resources import find_all
 from provision.billing.ledger import cluster_costs
 from provision.down import down
 from provision.removal.sweep import sweep
-from provision.state import record
-from provision.state.cluster_lock import cluster_lock
+from provision.state.store import ClusterStore
 from tests.engine.conftest import make_plan
 from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record
@@ -55,7 +54,7 @@ def target(empty_region: Target, disk: Path) -> Target:
     make_cluster(
         client(empty_region, "ec2"), image_id(client(empty_region, "ssm"), BASTION_IMAGE), "demo"
     )
-    record.write(a_record().now("ready"), made)
+    ClusterStore(made).write(a_record().now("ready"))
     return made
 
 
@@ -66,8 +65,8 @@ def stop_writes(disk: Path) -> None:
 
 def test_a_read_only_disk_refuses_every_other_change(target: Target, disk: Path) -> None:
     stop_writes(disk)
-    lock = record.folder("demo", target) / "lock"
-    with pytest.raises(StateError) as refused, cluster_lock("demo", "gpuctl up", target):
+    lock = ClusterStore(target).folder("demo") / "lock"
+    with pytest.raises(StateError) as refused, ClusterStore(target).lock("demo", "gpuctl up"):
         pass
     assert str(refused.value) == (
         f"{lock} cannot be written: Read-only file system; mount that file system writable"
@@ -79,8 +78,8 @@ def test_a_full_disk_keeps_no_resource_and_no_record(target: Target, disk: Path)
     gone = down("demo", target, silent)
     assert find_all(target, "demo") == []
     assert len(gone.removed) > 10
-    assert record.read("demo", target) is None
-    assert not record.folder("demo", target).exists()
+    assert ClusterStore(target).record("demo") is None
+    assert not ClusterStore(target).folder("demo").exists()
     assert gone.warnings == (f"{target.state} {FULL}",)
     (cost,), _ = cluster_costs(target)
     assert (cost.name, cost.cost_usd) == ("demo", gone.cost_usd)
@@ -92,7 +91,7 @@ def test_a_read_only_disk_keeps_no_resource_and_what_stays_there_is_said(
     stop_writes(disk)
     gone = down("demo", target, silent)
     assert find_all(target, "demo") == []
-    folder = record.folder("demo", target)
+    folder = ClusterStore(target).folder("demo")
     assert gone.warnings[0] == f"{target.state} {READ_ONLY}"
     assert (
         f"{folder} cannot be removed: Read-only file system; remove it by hand: it contains a"
@@ -101,7 +100,7 @@ def test_a_read_only_disk_keeps_no_resource_and_what_stays_there_is_said(
 
 
 def test_without_a_record_the_cluster_is_found_by_its_tags(target: Target, disk: Path) -> None:
-    record.forget("demo", target)
+    ClusterStore(target).forget("demo")
     fill(disk, 0)
     down("demo", target, silent)
     assert find_all(target, "demo") == []
@@ -134,7 +133,7 @@ def test_a_missing_engine_keeps_no_resource(
 
 
 def test_a_disk_that_is_full_still_excludes_two_commands(target: Target, disk: Path) -> None:
-    with cluster_lock("demo", "gpuctl up", target):
+    with ClusterStore(target).lock("demo", "gpuctl up"):
         fill(disk, 0)
         with pytest.raises(InputError) as refused:
             down("demo", target, silent)
@@ -150,7 +149,7 @@ def test_the_command_says_what_it_could_not_record(
     monkeypatch.setenv("XDG_STATE_HOME", str(disk))
     forget_clients()
     mine = replace(target, state=disk / "gpuctl" / "aws")
-    record.write(a_record().now("ready"), mine)
+    ClusterStore(mine).write(a_record().now("ready"))
     with History(mine.runs) as history:
         history.begin(make_plan(nodes=1))
     fill(disk, 0)
@@ -192,7 +191,7 @@ def test_a_state_that_is_not_gpuctls_is_removed_with_the_cluster(
 ) -> None:
     if not is_left:
         sweep(target, "demo", "", silent)
-        record.forget("demo", target)
+        ClusterStore(target).forget("demo")
     monkeypatch.setattr(provision.down, "find_engine", lambda _: None)
     monkeypatch.setattr(provision.down, "Stack", ForeignState)
     monkeypatch.setattr(ForeignState, "removed", False)

@@ -15,6 +15,7 @@ from provision import lease
 from provision import up as life
 from provision.drift import drift
 from provision.gc import survey
+from provision.state.store import ClusterStore
 from provision.status import clusters
 from tests.infra.region import Region, client
 from tests.provision.unbooted import nothing_boots
@@ -67,7 +68,7 @@ def test_a_machine_without_the_record_knows_the_end(
     assert ends(here) == tags
     # Another machine.
     shutil.rmtree(here.target.state / "clusters")
-    (seen,) = clusters(here.target)
+    (seen,) = clusters(ClusterStore(here.target))
     assert (seen.state, seen.ends) == ("orphaned", first.isoformat())
     (found,) = survey(here.target, (here.target.region,), silent).clusters
     last = max(map(datetime.fromisoformat, tags.values()))

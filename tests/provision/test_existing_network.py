@@ -16,6 +16,7 @@ from provision.aws.clients import client
 from provision.billing.cost import access_prices
 from provision.preflight.preflight import resolve
 from provision.state import record
+from provision.state.store import ClusterStore
 from tests.infra.region import CREDENTIALS, child
 from tests.infra.somebodys_network import SomebodysNetwork
 
@@ -71,13 +72,13 @@ def cluster(network: dict[str, Any], **changes: Any) -> Cluster:
 
 def complaints(target: Target, network: dict[str, Any], **changes: Any) -> list[str]:
     with pytest.raises(GpuctlError) as caught:
-        resolve(cluster(network, **changes), target)
+        resolve(cluster(network, **changes), ClusterStore(target))
     assert isinstance(caught.value, InputError)
     return str(caught.value).splitlines()
 
 
 def remember(target: Target, resolved: Resolved) -> None:
-    record.write(record.new_record(resolved, datetime.now(UTC)), target)
+    ClusterStore(target).write(record.new_record(resolved, datetime.now(UTC)))
 
 
 def test_what_does_not_exist_is_told_with_all_else(target: Target) -> None:
@@ -107,7 +108,7 @@ def test_a_subnet_implies_its_vpc_and_the_bastion_finds_its_own(
 ) -> None:
     public = theirs.public("10.40.0.0/28", B)
     nodes = theirs.private("10.40.1.0/24", theirs.nat(public), C)
-    found = resolve(cluster({"subnet": nodes}), target)
+    found = resolve(cluster({"subnet": nodes}), ClusterStore(target))
     assert found.existing_network == ExistingNetwork(
         vpc=theirs.vpc, subnets={C: nodes}, bastion_subnet=public
     )
@@ -124,12 +125,14 @@ def test_a_vpc_gives_one_subnet_per_zone_with_the_most_free_addresses(
     other = theirs.private("10.40.3.0/24", nat, A)
     theirs.subnet("10.40.4.0/24", C)  # it leads nowhere
     theirs.private("10.40.5.0/24", nat, "us-east-1e")  # which does not offer p4d
-    found = resolve(cluster({"vpc": theirs.vpc}), target)
+    found = resolve(cluster({"vpc": theirs.vpc}), ClusterStore(target))
     assert found.zones == (A, B)
     assert found.existing_network == ExistingNetwork(
         vpc=theirs.vpc, subnets={A: other, B: large}, bastion_subnet=public
     )
-    wished = resolve(cluster({"vpc": theirs.vpc}, capacity={"zones": (C, B, A)}), target)
+    wished = resolve(
+        cluster({"vpc": theirs.vpc}, capacity={"zones": (C, B, A)}), ClusterStore(target)
+    )
     assert wished.zones == (B, A)
 
 
@@ -139,7 +142,7 @@ def test_nodes_with_their_own_addresses_need_a_public_subnet(
     public = theirs.public("10.40.0.0/24", B)
     private = theirs.private("10.40.1.0/24", theirs.nat(public), B)
     direct = {"access": "elastic-ip"}
-    found = resolve(cluster({"vpc": theirs.vpc, **direct}), target)
+    found = resolve(cluster({"vpc": theirs.vpc, **direct}), ClusterStore(target))
     assert found.existing_network == ExistingNetwork(vpc=theirs.vpc, subnets={B: public})
     assert complaints(target, {"subnet": private, **direct}) == [
         f"network.subnet: {private} must be one that has a default route to an internet gateway,"
@@ -177,7 +180,7 @@ def test_an_efs_needs_names_in_the_vpc(target: Target, theirs: SomebodysNetwork)
         " --enable-dns-hostnames`"
     ]
     theirs.ec2.modify_vpc_attribute(VpcId=theirs.vpc, EnableDnsHostnames={"Value": True})
-    assert resolve(cluster({"subnet": nodes}, **with_efs), target).existing_network
+    assert resolve(cluster({"subnet": nodes}, **with_efs), ClusterStore(target)).existing_network
 
 
 def test_a_subnet_outside_the_zones_asked_for(target: Target, theirs: SomebodysNetwork) -> None:
@@ -256,7 +259,7 @@ def test_no_vpc_and_no_nat_address_are_counted(
         "elastic-ip-limit": (str(len(theirs.ec2.describe_addresses()["Addresses"])),),
     }
     fault_table.write(table, used)
-    assert resolve(cluster({"subnet": nodes}), target).zone == A
+    assert resolve(cluster({"subnet": nodes}), ClusterStore(target)).zone == A
     own = complaints(target, {})
     assert [line.partition(":")[0] for line in own] == ["Elastic IP addresses", "VPCs"]
 
@@ -265,15 +268,18 @@ def test_a_cluster_keeps_its_network(target: Target, theirs: SomebodysNetwork) -
     nat = theirs.nat(theirs.public("10.40.0.0/28", A))
     first = theirs.private("10.40.1.0/24", nat, A)
     second = theirs.private("10.40.2.0/24", nat, B)
-    made = resolve(cluster({"vpc": theirs.vpc}), target)
+    made = resolve(cluster({"vpc": theirs.vpc}), ClusterStore(target))
     remember(target, made.model_copy(update={"zone": B}))
     roomier = theirs.private("10.40.8.0/22", nat, B)
 
-    again = resolve(cluster({"vpc": theirs.vpc}), target)
+    again = resolve(cluster({"vpc": theirs.vpc}), ClusterStore(target))
     assert again.existing_network
     assert again.existing_network.subnets == {B: second}
     assert again.zones == (B,)
-    assert resolve(cluster({"subnet": second}), target).existing_network == again.existing_network
+    assert (
+        resolve(cluster({"subnet": second}), ClusterStore(target)).existing_network
+        == again.existing_network
+    )
 
     kept = f"cluster 'demo' was created in {second} of {theirs.vpc}, and cannot move"
     for network, what in (
@@ -283,7 +289,7 @@ def test_a_cluster_keeps_its_network(target: Target, theirs: SomebodysNetwork) -
         ({}, "vpc"),
     ):
         with pytest.raises(InputError) as caught:
-            resolve(cluster(network), target)
+            resolve(cluster(network), ClusterStore(target))
         first_line, *others = str(caught.value).splitlines()
         assert first_line == (
             f"network.{what}: {kept}; remove it first: `gpuctl down demo`"
@@ -291,10 +297,10 @@ def test_a_cluster_keeps_its_network(target: Target, theirs: SomebodysNetwork) -
 
 
 def test_a_cluster_with_a_vpc_of_its_own_keeps_it(target: Target, theirs: SomebodysNetwork) -> None:
-    remember(target, resolve(cluster({}), target))
+    remember(target, resolve(cluster({}), ClusterStore(target)))
     nodes = theirs.private("10.40.1.0/24", theirs.nat(theirs.public("10.40.0.0/28")))
     with pytest.raises(InputError) as caught:
-        resolve(cluster({"subnet": nodes}), target)
+        resolve(cluster({"subnet": nodes}), ClusterStore(target))
     assert str(caught.value) == (
         "network.subnet: cluster 'demo' was created with its own VPC, and cannot move;"
         " remove it first: `gpuctl down demo`"
@@ -305,11 +311,11 @@ def test_addresses_that_the_cluster_has_are_its_own(
     target: Target, theirs: SomebodysNetwork
 ) -> None:
     nodes = theirs.private("10.40.1.0/28", theirs.nat(theirs.public("10.40.0.0/28")))
-    remember(target, resolve(cluster({"subnet": nodes}, nodes=10), target))
+    remember(target, resolve(cluster({"subnet": nodes}, nodes=10), ClusterStore(target)))
     image = theirs.ec2.describe_images()["Images"][0]["ImageId"]
     tags: Any = [{"Key": "gpuctl:cluster", "Value": "demo"}]
     theirs.ec2.run_instances(
         ImageId=image, InstanceType="p4d.24xlarge", SubnetId=nodes, MinCount=10, MaxCount=10,
         TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
     )  # fmt: skip
-    assert resolve(cluster({"subnet": nodes}, nodes=11), target).cluster.nodes == 11
+    assert resolve(cluster({"subnet": nodes}, nodes=11), ClusterStore(target)).cluster.nodes == 11

@@ -14,7 +14,7 @@ from provision import healing
 from provision import up as life
 from provision.drift import ForeignTag, drift
 from provision.nodes.termination import terminate
-from provision.state.record import read, write
+from provision.state.store import ClusterStore
 from tests.infra.region import Region, client
 from tests.provision.unbooted import nothing_boots
 
@@ -179,10 +179,12 @@ def test_a_tag_of_an_earlier_file_is_removed_and_a_foreign_one_stays(
     bare = cluster.model_copy(update={"tags": {}})
 
     # An `up` that fails after the record was written has removed nothing yet.
-    record = read("demo", here.target)
+    record = ClusterStore(here.target).record("demo")
     assert record is not None
     planned = life.plan(bare, here.target, silent)
-    write(record.model_copy(update={"resolved": planned.resolved, "status": "failed"}), here.target)
+    ClusterStore(here.target).write(
+        record.model_copy(update={"resolved": planned.resolved, "status": "failed"})
+    )
 
     up(bare, here)
     assert not [one for one in values(here, "team") if one.startswith(("vpc-", "sg-", "subnet-"))]

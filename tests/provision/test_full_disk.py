@@ -16,7 +16,7 @@ from nodes.inventory import Inventory
 from provision import up as life
 from provision.aws.resources import find_all
 from provision.down import down
-from provision.state.record import records
+from provision.state.store import ClusterStore
 from tests.infra.region import Region
 from tests.provision.unbooted import nothing_boots
 from tests.small_disks import fill, small_disk
@@ -90,7 +90,7 @@ def test_what_was_begun_without_room_is_given_back_or_found(
     # How far the Pulumi engine comes before the disk is full depends on the machine's load.
     if str(refused.value).endswith("\nnothing of it is left"):
         assert left == []
-        assert records(target) == ()
+        assert ClusterStore(target).records() == ()
         return
     assert str(refused.value).endswith(
         "\nwhat exists is kept for inspection; `gpuctl down demo` removes it"
@@ -114,4 +114,4 @@ def test_a_cluster_whose_end_cannot_be_written_is_found_by_down(target: Target, 
     gone = down("demo", target, silent)
     assert gone.warnings[0].startswith(f"{target.state} cannot be written: No space left on device")
     assert find_all(target, "demo") == []
-    assert records(target) == ()
+    assert ClusterStore(target).records() == ()

@@ -12,6 +12,7 @@ from config.progress import silent
 from config.target import Target
 from provision import healing
 from provision.setup.nodes_key import NodesKey
+from provision.state.store import ClusterStore
 from tests.engine.conftest import make_inventory
 
 THERE = make_inventory(3)
@@ -31,7 +32,6 @@ class Cloud:
         self.calls: list[str] = []
         record = SimpleNamespace(resolved=SimpleNamespace(cluster="the cluster file"))
         for name, value in {
-            "read": lambda *_: record,
             "plan": self._plan,
             "up": self._up,
             "join": self._join,
@@ -39,6 +39,7 @@ class Cloud:
             "check_new_machines": self._read_key,
         }.items():
             monkeypatch.setattr(healing, name, value)
+        monkeypatch.setattr(ClusterStore, "record", lambda *_: record)
 
     def _plan(self, cluster: object, *_: object) -> Any:
         assert cluster == "the cluster file"
@@ -46,7 +47,7 @@ class Cloud:
         changes = SimpleNamespace(only_adds=self.plans.pop(0), new_machines=self.made)
         return SimpleNamespace(plan=changes, resolved=SimpleNamespace(bastion_user_data="keys"))
 
-    def _read_key(self, _: str, __: Target, ending: set[str], entrance: str) -> NodesKey:
+    def _read_key(self, _: str, __: ClusterStore, ending: set[str], entrance: str) -> NodesKey:
         assert (ending, entrance) == ({*self.made}, "keys")
         assert "terminate" not in " ".join(self.calls)
         if self.refusal:

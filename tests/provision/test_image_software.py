@@ -11,6 +11,7 @@ from config.target import Target
 from lab import fault_kinds, fault_table
 from provision.preflight.image_software import software_rows
 from provision.preflight.preflight import resolve
+from provision.state.store import ClusterStore
 from tests.provision.test_cloud_init import cluster
 
 pytestmark = pytest.mark.slow
@@ -19,7 +20,7 @@ LUSTRE = {"storage": {"shared": {"type": "fsx-lustre"}}}
 
 
 def planned(target: Target, **changes: Any) -> Resolved:
-    return resolve(cluster(**changes), target)
+    return resolve(cluster(**changes), ClusterStore(target))
 
 
 def test_a_plan_has_the_versions_of_the_image(target: Target) -> None:

@@ -12,6 +12,7 @@ from engine.record.run_errors import RunLost
 from operations.lost_head import head_watch, lost_head
 from provision.aws.clients import client
 from provision.aws.instance_end import instance_end
+from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_plan
 from tests.infra.region import CREDENTIALS, Worlds
@@ -30,7 +31,7 @@ def test_a_run_is_lost_when_aws_says_that_its_heads_machine_ended(
 ) -> None:
     with worlds.api(tmp_path) as (url, _):
         there = Target("test", "us-east-1", tmp_path, endpoint=url, environment=CREDENTIALS)
-        here: Any = SimpleNamespace(cluster_target=lambda _: there, remembered=lambda: there)
+        here: Any = SimpleNamespace(cluster_store=lambda _: ClusterStore(there))
         remember(make_inventory(2), there)
         ec2 = client(there, "ec2")
         head, other = spot_nodes(there, ec2)
@@ -74,5 +75,5 @@ def test_a_run_is_lost_when_aws_says_that_its_heads_machine_ended(
         assert instance_end(there, "i-0123456789abcdef0") == "does not exist any more"
 
         nowhere = Target("test", "us-east-1", tmp_path, endpoint="http://127.0.0.1:9")
-        here.cluster_target = lambda _: nowhere
+        here.cluster_store = lambda _: ClusterStore(nowhere)
         assert lost_head(here, inventory, make_plan()) is None

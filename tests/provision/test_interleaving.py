@@ -13,7 +13,7 @@ from infra.stack.installation import Engine
 from provision import up as life
 from provision.aws.resources import find_all
 from provision.down import down
-from provision.state.record import load_inventory, records
+from provision.state.store import ClusterStore
 from tests.infra.region import Region
 from tests.interleaving import NAMES, NOBODYS_ID, PEOPLE, Step, carry_out, steps
 from tests.provision.unbooted import nothing_boots
@@ -48,7 +48,7 @@ class Unbooted:
             # Without an id, the only cluster of a name is meant, also where another owns it.
             down(step.name, target, silent, NOBODYS_ID if step.is_refused else None)
         else:
-            nodes = load_inventory(step.name, target).nodes
+            nodes = ClusterStore(target).inventory(step.name).nodes
             ours = {one.id for one in find_all(target, step.name) if one.kind == "instance"}
             assert {node.instance_id for node in nodes} <= ours
 
@@ -59,7 +59,7 @@ class Unbooted:
         return found
 
     def known(self, who: str) -> Mapping[str, str]:
-        return {record.name: record.id for record in records(self.targets[who])}
+        return {record.name: record.id for record in ClusterStore(self.targets[who]).records()}
 
 
 @pytest.fixture

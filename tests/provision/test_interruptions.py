@@ -11,7 +11,7 @@ from lab import fault_table
 from provision.aws.clients import client
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.spot_notices import notices
-from provision.state import record
+from provision.state.store import ClusterStore
 from provision.status import clusters
 from tests.infra.region import CREDENTIALS, Worlds
 from tests.provision.test_record import a_record
@@ -34,13 +34,13 @@ def test_status_tells_what_aws_takes_back(
         launched = ec2.describe_instances(InstanceIds=ids)["Reservations"][0]["Instances"][0]
         # The record is older than the launch, whose time EC2 gives in whole seconds.
         created = launched["LaunchTime"] + timedelta(seconds=0.9)
-        record.write(a_record().now("ready").model_copy(update={"created": created}), there)
-        assert clusters(there)[0].problems == ()
+        ClusterStore(there).write(a_record().now("ready").model_copy(update={"created": created}))
+        assert clusters(ClusterStore(there))[0].problems == ()
 
         told = datetime.now(UTC).replace(microsecond=0)
         given = ["spot-interruption", ids[1], "3600", told.isoformat()]
         fault_table.write(faults, {given[0]: given[1:]})
-        (status,) = clusters(there)
+        (status,) = clusters(ClusterStore(there))
         at = told + timedelta(seconds=3600)
         assert [node.interrupted_at for node in status.nodes] == [None, at.isoformat()]
         assert status.problems == (
@@ -52,7 +52,7 @@ def test_status_tells_what_aws_takes_back(
         ec2.get_waiter("instance_terminated").wait(
             InstanceIds=[ids[1]], WaiterConfig={"Delay": 1, "MaxAttempts": 60}
         )
-        (status,) = clusters(there)
+        (status,) = clusters(ClusterStore(there))
         assert [node.interrupted_at for node in status.nodes] == [None, None]
         assert status.problems == (
             "node1 is terminated: AWS took its spot instance back"
@@ -62,7 +62,7 @@ def test_status_tells_what_aws_takes_back(
         fault_table.write(faults, {"api-error": ["1", "UnauthorizedOperation"]})
         assert notices(ec2) is None
         monkeypatch.setattr("provision.status.notices", lambda _: None)
-        (status,) = clusters(there)
+        (status,) = clusters(ClusterStore(there))
         assert status.problems[-1] == (
             "gpuctl may not read AWS's notices to spot instances;"
             " allow ec2:DescribeSpotInstanceRequests"

@@ -28,6 +28,7 @@ from provision.down import down
 from provision.nodes.launch import FleetLaunch
 from provision.preflight.preflight import resolve
 from provision.state import record
+from provision.state.store import ClusterStore
 from tests.infra.region import Region, administrator, client, stored_resources
 from tests.infra.somebodys_network import SomebodysNetwork
 
@@ -67,15 +68,15 @@ class Upped:
             }
         )
         stack = self.kind("demo", self.here.target, self.engine)
-        resolved = resolve(cluster, self.here.target)
-        before = record.read("demo", self.here.target)
+        resolved = resolve(cluster, ClusterStore(self.here.target))
+        before = ClusterStore(self.here.target).record("demo")
         created = before.created if before else datetime.now(UTC)
         plan = stack.preview(resolved, self.replace)
-        record.write(record.new_record(resolved, created), self.here.target)
+        ClusterStore(self.here.target).write(record.new_record(resolved, created))
 
         def settled(there: Any) -> None:
             self.zones.append(there.zone)
-            record.write(record.new_record(there, created), self.here.target)
+            ClusterStore(self.here.target).write(record.new_record(there, created))
 
         def report(told: Progress) -> None:
             self.told.append(told)

@@ -23,6 +23,7 @@ from provision.preflight import preflight, quotas
 from provision.preflight.preflight import resolve
 from provision.preflight.problems import Problems
 from provision.preflight.quotas import AppliedQuota
+from provision.state.store import ClusterStore
 from tests.infra.region import CREDENTIALS, child
 from tests.labs import KEY
 
@@ -75,7 +76,7 @@ def cluster(**changes: Any) -> Cluster:
 
 def complaint(target: Target, **changes: Any) -> GpuctlError:
     with pytest.raises(GpuctlError) as caught:
-        resolve(cluster(**changes), target)
+        resolve(cluster(**changes), ClusterStore(target))
     assert not target.clusters.exists()
     return caught.value
 
@@ -166,17 +167,20 @@ def test_a_total_budget_is_for_the_lifetime(target: Target) -> None:
     assert error.hint == (
         "ask for fewer nodes or another type, a shorter lifetime, or allow more: budget.max_total"
     )
-    assert resolve(cluster(lifetime={"max": "8h"}, budget={"max_total": 900}), target)
+    assert resolve(cluster(lifetime={"max": "8h"}, budget={"max_total": 900}), ClusterStore(target))
 
 
 def test_a_budget_cannot_be_kept_without_a_price(target: Target) -> None:
     error = complaint(target, instance_type="m5.large", budget={"max_hourly": 10})
     assert error.message == "budget: the price of m5.large is not known"
-    assert resolve(cluster(instance_type="m5.large"), target).instance_type.price_usd_h is None
+    assert (
+        resolve(cluster(instance_type="m5.large"), ClusterStore(target)).instance_type.price_usd_h
+        is None
+    )
 
 
 def test_any_type_of_ec2_will_do(target: Target) -> None:
-    found = resolve(cluster(name="cpu", instance_type="c6i.large"), target)
+    found = resolve(cluster(name="cpu", instance_type="c6i.large"), ClusterStore(target))
     assert (found.instance_type.gpus, found.instance_type.max_efa) == (0, 0)
     assert [i.type for i in found.interfaces] == ["interface"]
     assert found.instance_type.price_usd_h == 0.085
@@ -257,7 +261,7 @@ def test_without_service_quotas_and_pricing_the_catalogue_serves(
         return known(gone if service in ("service-quotas", "pricing") else where, service)
 
     monkeypatch.setattr("provision.preflight.requests.client", client)
-    found = resolve(cluster(name="dark"), target)
+    found = resolve(cluster(name="dark"), ClusterStore(target))
     assert (found.instance_type.price_usd_h, found.price_source) == (
         55.04,
         "gpuctl's list of 2026-07-28, us-east-1",
@@ -272,7 +276,7 @@ def test_without_service_quotas_and_pricing_the_catalogue_serves(
 
 def test_throttling_on_every_third_call_is_outwaited(target: Target, tell: Tell) -> None:
     tell("throttle", "3")
-    assert isinstance(resolve(cluster(name="slow"), target), Resolved)
+    assert isinstance(resolve(cluster(name="slow"), ClusterStore(target)), Resolved)
 
 
 def test_images_of_the_wrong_architecture(target: Target, tell: Tell) -> None:
@@ -292,9 +296,9 @@ def test_a_zone_that_does_not_offer_the_type(target: Target, tell: Tell) -> None
 def test_local_zones_are_used_only_if_the_file_names_them(target: Target, tell: Tell) -> None:
     tell("local-zones", "us-east-1-atl-2a", "us-east-1-wl1-bos-wlz-1")
     usual = [f"us-east-1{letter}" for letter in "abcdf"]  # the bastion's too
-    assert list(resolve(cluster(), target).zones) == usual
+    assert list(resolve(cluster(), ClusterStore(target)).zones) == usual
     named = {"zones": ["us-east-1-atl-2a", "us-east-1b"]}
-    assert list(resolve(cluster(capacity=named), target).zones) == named["zones"]
+    assert list(resolve(cluster(capacity=named), ClusterStore(target)).zones) == named["zones"]
 
 
 def test_a_type_that_only_a_local_zone_offers_needs_the_zones_name(
@@ -341,7 +345,7 @@ def test_an_image_with_the_open_driver_is_refused_for_older_gpus() -> None:
 
 
 def test_what_runs_costs_what_its_plan_said(target: Target) -> None:
-    planned = resolve(cluster(name="cpu", instance_type="c6i.large"), target)
+    planned = resolve(cluster(name="cpu", instance_type="c6i.large"), ClusterStore(target))
     node = Resource("instance", "i-1", "cpu", "cpu-node0", "running", {"InstanceType": "c6i.large"})
     assert (price_of(node), price_of(node, planned)) == (None, 0.085)
 
@@ -357,6 +361,6 @@ def test_a_reservation_where_no_bastion_can_be(target: Target, region: tuple[Tar
         f"capacity.id: {held} is in us-east-1a, which does not offer the bastion's t3.small"
         " (Unsupported); set network.access to elastic-ip or private"
     )
-    assert resolve(cluster(capacity=there, network={"access": "private"}), target).zone == (
-        "us-east-1a"
-    )
+    assert resolve(
+        cluster(capacity=there, network={"access": "private"}), ClusterStore(target)
+    ).zone == ("us-east-1a")

@@ -24,7 +24,7 @@ from provision.healing import replace_nodes
 from provision.removal import sweep as removal
 from provision.setup import bootstrap as booting
 from provision.state.host_keys import BootWatch
-from provision.state.record import load_inventory, read
+from provision.state.store import ClusterStore
 from tests.infra.region import Region, client
 from tests.infra.somebodys_network import SomebodysNetwork
 
@@ -90,7 +90,7 @@ def test_a_machine_that_never_boots_is_replaced_or_everything_is_removed(
     ]
     assert len(consoles.launched) == 2
     assert find_all(here.target, "demo") == []
-    assert read("demo", here.target) is None
+    assert ClusterStore(here.target).record("demo") is None
 
 
 def nothing_to_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,10 @@ def test_a_node_that_aws_took_back_is_healed_and_no_other(
     ids = [node.instance_id for node in healed.nodes]
     assert ids[0] == made.nodes[0].instance_id
     assert ids[1] != lost.instance_id
-    assert [node.name for node in load_inventory("demo", here.target).nodes] == ["node0", "node1"]
+    assert [node.name for node in ClusterStore(here.target).inventory("demo").nodes] == [
+        "node0",
+        "node1",
+    ]
     ec2 = client(here.target)
     (found,) = ec2.describe_instances(InstanceIds=[ids[1]])["Reservations"]
     (new,) = found["Instances"]
@@ -168,4 +171,4 @@ def test_a_placement_group_in_use_is_named_tried_again_and_removed_once_it_is_fr
     removed = down("demo", here.target, silent).removed
     assert removed == ("placement group gpuctl-demo",)
     assert find_all(here.target, "demo") == []
-    assert read("demo", here.target) is None
+    assert ClusterStore(here.target).record("demo") is None

@@ -15,6 +15,7 @@ from provision.preflight import new_bastion
 from provision.preflight.preflight import resolve
 from provision.state import record
 from provision.state.record import ClusterRecord, Grant
+from provision.state.store import ClusterStore
 from tests.engine.conftest import make_inventory
 
 NOW = datetime(2026, 11, 25, 9, 0, tzinfo=UTC)
@@ -28,7 +29,7 @@ def cluster(**changes: Any) -> Cluster:
 
 def remember(resolved: Resolved, target: Target, *grants: Grant) -> None:
     known = record.new_record(resolved, NOW)
-    record.write(known.model_copy(update={"grants": grants}), target)
+    ClusterStore(target).write(known.model_copy(update={"grants": grants}))
 
 
 def granted(key: str, *, is_revoked: bool = False) -> Grant:
@@ -50,11 +51,11 @@ def there(monkeypatch: pytest.MonkeyPatch) -> list[Resource]:
 def test_a_bastion_that_is_gone_gets_the_keys_that_have_access(
     target: Target, there: list[Resource]
 ) -> None:
-    was = resolve(cluster(), target)
+    was = resolve(cluster(), ClusterStore(target))
     remember(was, target, granted(ANN), granted(BOB, is_revoked=True))
-    assert resolve(cluster(), target).bastion_user_data == was.bastion_user_data
+    assert resolve(cluster(), ClusterStore(target)).bastion_user_data == was.bastion_user_data
     there[0] = machine("demo-bastion", "terminated")
-    anew = resolve(cluster(), target)
+    anew = resolve(cluster(), ClusterStore(target))
     assert f"  - {was.public_key}\n  - {ANN} (granted by gpuctl)\n" in anew.bastion_user_data
     assert BOB not in anew.bastion_user_data
     assert anew.user_data == was.user_data, "no node is replaced"
@@ -62,22 +63,22 @@ def test_a_bastion_that_is_gone_gets_the_keys_that_have_access(
     # It is kept as it was made, whoever gets or loses access, until it is gone again.
     there[0] = machine("demo-bastion", "running")
     remember(anew, target, granted(BOB))
-    assert resolve(cluster(), target).bastion_user_data == anew.bastion_user_data
+    assert resolve(cluster(), ClusterStore(target)).bastion_user_data == anew.bastion_user_data
     there.clear()
-    last = resolve(cluster(), target).bastion_user_data
+    last = resolve(cluster(), ClusterStore(target)).bastion_user_data
     assert (ANN in last, BOB in last) == (False, True)
 
 
 def test_the_next_bastion_does_not_get_the_last_key_that_was_revoked(
     target: Target, there: list[Resource]
 ) -> None:
-    was = resolve(cluster(), target)
+    was = resolve(cluster(), ClusterStore(target))
     remember(was, target, granted(ANN))
     there.clear()
-    anew = resolve(cluster(), target)
+    anew = resolve(cluster(), ClusterStore(target))
     assert ANN in anew.bastion_user_data
     remember(anew, target)  # all machines have confirmed that her key is gone
-    assert resolve(cluster(), target).bastion_user_data == was.bastion_user_data
+    assert resolve(cluster(), ClusterStore(target)).bastion_user_data == was.bastion_user_data
 
 
 @pytest.mark.parametrize("had_granted_keys", [False, True])
@@ -88,11 +89,11 @@ def test_the_end_of_up_removes_a_revoked_key(
     *,
     had_granted_keys: bool,
 ) -> None:
-    resolved = resolve(cluster(), target)
+    resolved = resolve(cluster(), ClusterStore(target))
     if had_granted_keys:
         remember(resolved, target, granted(ANN))
         there.clear()
-        resolved = resolve(cluster(), target)
+        resolved = resolve(cluster(), ClusterStore(target))
     remember(resolved, target)
     asked: list[tuple[Grant, ...]] = []
 
@@ -103,9 +104,8 @@ def test_the_end_of_up_removes_a_revoked_key(
         return known, {}
 
     monkeypatch.setattr(access, "_change", change)
-    known = record.read("demo", target)
-    assert known
-    access.install_grants(make_inventory(2), known, target)
+    store = ClusterStore(target)
+    access.install_grants(make_inventory(2), store.known_record("demo"), store)
     assert asked == ([()] if had_granted_keys else [])
 
 
@@ -113,8 +113,8 @@ def test_a_bastion_that_the_file_changes_gets_the_keys_too(
     target: Target, there: list[Resource]
 ) -> None:
     del there  # the bastion runs
-    remember(resolve(cluster(), target), target, granted(ANN))
-    assert ANN in resolve(cluster(lifetime={"max": "8h"}), target).bastion_user_data
+    remember(resolve(cluster(), ClusterStore(target)), target, granted(ANN))
+    assert ANN in resolve(cluster(lifetime={"max": "8h"}), ClusterStore(target)).bastion_user_data
 
 
 def test_a_cluster_without_a_bastion_keeps_its_user_data(
@@ -122,15 +122,15 @@ def test_a_cluster_without_a_bastion_keeps_its_user_data(
 ) -> None:
     there.clear()
     direct = cluster(network={"access": "elastic-ip"})
-    was = resolve(direct, target)
+    was = resolve(direct, ClusterStore(target))
     remember(was, target, granted(ANN))
-    assert resolve(direct, target).bastion_user_data == was.bastion_user_data
+    assert resolve(direct, ClusterStore(target)).bastion_user_data == was.bastion_user_data
 
 
 def test_without_granted_keys_aws_is_not_asked(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    was = resolve(cluster(), target)
+    was = resolve(cluster(), ClusterStore(target))
     remember(was, target, granted(ANN, is_revoked=True))
     monkeypatch.delattr(new_bastion, "find_instances")
-    assert resolve(cluster(), target).bastion_user_data == was.bastion_user_data
+    assert resolve(cluster(), ClusterStore(target)).bastion_user_data == was.bastion_user_data

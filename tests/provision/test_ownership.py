@@ -25,9 +25,9 @@ from provision.capacity.claim import _group
 from provision.down import _choose_id, down
 from provision.preflight.preflight import _identity_tags
 from provision.removal.sweep import sweep
-from provision.state import record
 from provision.state.ownership import find_ownership, is_same_owner
 from provision.state.record import ClusterRecord
+from provision.state.store import ClusterStore
 from provision.status import clusters
 from provision.up import _name_taken
 from tests.cli.conftest import remembered  # noqa: F401  a fixture is found by import
@@ -73,8 +73,8 @@ def test_status_tells_clusters_of_one_name_apart(empty_region: Target) -> None:
     ec2 = client(empty_region, "ec2")
     vpc(ec2, "aaaa", ANN)
     vpc(ec2, "bbbb", BEN)
-    record.write(with_id("bbbb"), empty_region)
-    seen = {status.id: status for status in clusters(empty_region)}
+    ClusterStore(empty_region).write(with_id("bbbb"))
+    seen = {status.id: status for status in clusters(ClusterStore(empty_region))}
     assert {key: (one.state, one.owner) for key, one in seen.items()} == {
         "aaaa": ("orphaned", ANN),
         "bbbb": ("ready", BEN),
@@ -117,10 +117,10 @@ def test_among_several_one_has_to_be_choose_id() -> None:
 def test_anothers_cluster_is_removed_by_its_id_and_ones_own_stays(empty_region: Target) -> None:
     ec2 = client(empty_region, "ec2")
     anns, bens = vpc(ec2, "aaaa", ANN), vpc(ec2, "bbbb", BEN)
-    record.write(with_id("bbbb"), empty_region)
+    ClusterStore(empty_region).write(with_id("bbbb"))
     assert down("demo", empty_region, silent, "aaaa").removed == (f"VPC {anns}",)
     assert [one.id for one in find_all(empty_region, "demo")] == [bens]
-    assert record.read("demo", empty_region) == with_id("bbbb")
+    assert ClusterStore(empty_region).record("demo") == with_id("bbbb")
 
 
 ELSEWHERE = (
@@ -131,12 +131,12 @@ ELSEWHERE = (
 
 def test_a_cluster_of_another_account_is_not_removed(empty_region: Target) -> None:
     ours = vpc(client(empty_region, "ec2"), "aaaa", ANN)
-    record.write(with_id("aaaa", account="999999999999"), empty_region)
+    ClusterStore(empty_region).write(with_id("aaaa", account="999999999999"))
     with pytest.raises(InputError) as refused:
         down("demo", empty_region, silent)
     assert str(refused.value) == ELSEWHERE
     assert [one.id for one in find_all(empty_region, "demo")] == [ours]
-    assert record.read("demo", empty_region) is not None
+    assert ClusterStore(empty_region).record("demo") is not None
 
 
 def test_status_does_not_call_a_cluster_of_another_account_gone(
@@ -147,8 +147,8 @@ def test_status_does_not_call_a_cluster_of_another_account_gone(
     for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(empty_region.endpoint)}.items():
         monkeypatch.setenv(name, value)
     forget_clients()
-    record.write(with_id("aaaa", account="999999999999"), remembered)
-    (status,) = clusters(replace(empty_region, state=remembered.state))
+    ClusterStore(remembered).write(with_id("aaaa", account="999999999999"))
+    (status,) = clusters(ClusterStore(replace(empty_region, state=remembered.state)))
     assert status.state == "elsewhere"
     shown = CliRunner().invoke(app, ["status"])
     assert "demo: elsewhere since " in shown.stdout
@@ -265,7 +265,7 @@ def test_the_owner_of_what_down_would_remove(empty_region: Target) -> None:
     assert chosen is not None
     assert chosen.owner == BEN
     # What this machine made is ours, whatever the credentials are called now.
-    record.write(with_id("bbbb"), empty_region)
+    ClusterStore(empty_region).write(with_id("bbbb"))
     here = find_ownership("demo", empty_region)
     assert here is not None
     assert (here.id, here.is_ours) == ("bbbb", True)

@@ -49,6 +49,7 @@ from provision.permissions.policy import (
 )
 from provision.permissions.provider_calls import ALL_CALLS, CALLS, SPOT
 from provision.preflight.preflight import resolve
+from provision.state.store import ClusterStore
 from tests import golden
 from tests.infra.program_mocks import resources_of
 from tests.infra.region import administrator, create_boundary, resolved
@@ -336,13 +337,13 @@ def test_a_plan_ends_before_anything_is_made_with_what_is_missing(
     file = {"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"}
     allow(needed() - {"ec2:TerminateInstances", "ec2:DeleteVpc", "fsx:DeleteFileSystem"})
     with pytest.raises(InputError) as caught:
-        resolve(Cluster.model_validate(file), empty_region)
+        resolve(Cluster.model_validate(file), ClusterStore(empty_region))
     assert str(caught.value) == (
         "the credentials do not allow ec2:DeleteVpc, ec2:TerminateInstances; `gpuctl iam-policy`"
         " prints a policy that does"
     )
     allow(needed() - {"iam:SimulatePrincipalPolicy"})
-    assert resolve(Cluster.model_validate(file), empty_region).warnings == (
+    assert resolve(Cluster.model_validate(file), ClusterStore(empty_region)).warnings == (
         "the permissions could not be checked (AccessDenied: allow iam:SimulatePrincipalPolicy)",
     )
 
@@ -395,7 +396,9 @@ def test_the_check_can_be_left_out_and_the_owner_can_have_another_name(
 ) -> None:
     cluster = Cluster.model_validate({"name": "demo", "nodes": 2, "instance_type": "p4d.24xlarge"})
     allow(needed() - {"ec2:TerminateInstances"})
-    found = resolve(cluster, replace(empty_region, check_permissions=False, owner="team <a>"))
+    found = resolve(
+        cluster, ClusterStore(replace(empty_region, check_permissions=False, owner="team <a>"))
+    )
     assert found.tags["gpuctl:owner"] == "team _a_"
 
 

@@ -20,6 +20,7 @@ from provision.preflight.preflight import resolve
 from provision.preflight.replacements import OlderSettings
 from provision.setup.cloud_init import bastion_user_data, node_user_data
 from provision.state import record
+from provision.state.store import ClusterStore
 from provision.up import plan
 from tests.infra.region import Region, client
 
@@ -47,7 +48,7 @@ def older(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def remember(resolved: Resolved, target: Target) -> Resolved:
-    record.write(record.new_record(resolved, datetime.now(UTC)), target)
+    ClusterStore(target).write(record.new_record(resolved, datetime.now(UTC)))
     return resolved
 
 
@@ -56,13 +57,13 @@ def launched(resolved: Resolved) -> tuple[object, ...]:
 
 
 def test_the_same_file_keeps_what_was_launched(target: Target, older: pytest.MonkeyPatch) -> None:
-    was = remember(resolve(cluster(), target), target)
+    was = remember(resolve(cluster(), ClusterStore(target)), target)
     older.undo()
     for file in (cluster(), cluster(nodes=3, budget={"max_hourly": 1000.0})):
-        again = resolve(file, target)
+        again = resolve(file, ClusterStore(target))
         assert launched(again) == launched(was)
         assert again.warnings == ()
-    fresh = resolve(cluster(), target, refresh=True)
+    fresh = resolve(cluster(), ClusterStore(target), refresh=True)
     assert "# as it was" not in fresh.user_data + fresh.bastion_user_data
     assert len(fresh.interfaces) == 5
     assert fresh.id == was.id
@@ -80,9 +81,9 @@ def test_the_same_file_keeps_what_was_launched(target: Target, older: pytest.Mon
 def test_nodes_that_the_file_changes_are_renewed_as_a_whole(
     target: Target, older: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
-    was = remember(resolve(cluster(), target), target)
+    was = remember(resolve(cluster(), ClusterStore(target)), target)
     older.undo()
-    now = resolve(cluster(**changes), target)
+    now = resolve(cluster(**changes), ClusterStore(target))
     assert "# as it was" not in now.user_data
     assert (now.interfaces == ONE_INTERFACE) is ("network" in changes)
     assert now.bastion_user_data == was.bastion_user_data
@@ -91,31 +92,34 @@ def test_nodes_that_the_file_changes_are_renewed_as_a_whole(
 def test_the_bastion_is_renewed_where_the_file_changes_it(
     target: Target, older: pytest.MonkeyPatch
 ) -> None:
-    remember(resolve(cluster(), target), target)
+    remember(resolve(cluster(), ClusterStore(target)), target)
     older.undo()
-    assert "# as it was" not in resolve(cluster(lifetime={"max": "8h"}), target).bastion_user_data
+    assert (
+        "# as it was"
+        not in resolve(cluster(lifetime={"max": "8h"}), ClusterStore(target)).bastion_user_data
+    )
 
 
 def test_a_file_that_this_gpuctl_refuses_is_another(
     target: Target, older: pytest.MonkeyPatch
 ) -> None:
-    was = resolve(cluster(), target)
+    was = resolve(cluster(), ClusterStore(target))
     refused = cluster(instance_type="p3.16xlarge", image="stock-ubuntu-24.04")
     remember(was.model_copy(update={"cluster": refused}), target)
     older.undo()
-    assert "# as it was" not in resolve(cluster(), target).user_data
+    assert "# as it was" not in resolve(cluster(), ClusterStore(target)).user_data
 
 
 def test_without_permission_to_ask_for_the_template_the_plan_warns(
     target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remember(resolve(cluster(), target), target)
+    remember(resolve(cluster(), ClusterStore(target)), target)
 
     def refuse(*_: object) -> None:
         raise CloudError("you may not", "", "UnauthorizedOperation")
 
     monkeypatch.setattr("provision.preflight.requests.sent_user_data", refuse)
-    assert resolve(cluster(), target).warnings == (
+    assert resolve(cluster(), ClusterStore(target)).warnings == (
         "what the nodes were launched with could not be checked"
         " (UnauthorizedOperation: allow ec2:DescribeLaunchTemplates and"
         " ec2:DescribeLaunchTemplateVersions)",
@@ -123,10 +127,10 @@ def test_without_permission_to_ask_for_the_template_the_plan_warns(
 
 
 def test_a_colleague_without_the_private_key_plans_with_that_of_the_record(target: Target) -> None:
-    was = remember(resolve(cluster(), target), target)
+    was = remember(resolve(cluster(), ClusterStore(target)), target)
     for name in ("id_ed25519", "id_ed25519.pub"):
         (target.clusters / "demo" / name).unlink()
-    now = resolve(cluster(), target)
+    now = resolve(cluster(), ClusterStore(target))
     assert (now.public_key, now.user_data) == (was.public_key, was.user_data)
     assert not (target.clusters / "demo" / "id_ed25519").exists()
 
@@ -148,7 +152,7 @@ def test_a_cluster_of_an_older_gpuctl_stays_until_refresh(
     here: Region, engine: Engine, older: pytest.MonkeyPatch
 ) -> None:
     target = here.target
-    was = remember(resolve(cluster(), target), target)
+    was = remember(resolve(cluster(), ClusterStore(target)), target)
     Stack("demo", target, engine).up(was)
     older.undo()
     same = plan(cluster(), target, silent)

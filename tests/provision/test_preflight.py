@@ -14,6 +14,7 @@ from config.target import Target
 from provision.aws.clients import client
 from provision.preflight.preflight import resolve
 from provision.state import record
+from provision.state.store import ClusterStore
 
 pytestmark = pytest.mark.slow
 
@@ -26,12 +27,12 @@ def cluster(**changes: Any) -> Cluster:
 
 def complaint(target: Target, **changes: Any) -> GpuctlError:
     with pytest.raises(GpuctlError) as caught:
-        resolve(cluster(**changes), target)
+        resolve(cluster(**changes), ClusterStore(target))
     return caught.value
 
 
 def test_nothing_is_left_open(target: Target) -> None:
-    found = resolve(cluster(tags={"team": "a"}), target)
+    found = resolve(cluster(tags={"team": "a"}), ClusterStore(target))
     assert (found.account, found.region, found.zone) == ("123456789012", "us-east-1", "us-east-1a")
     assert (found.instance_type.gpus, found.instance_type.gpu_model) == (8, "NVIDIA A100")
     assert found.instance_type.architecture == "x86_64"
@@ -66,13 +67,16 @@ def test_nothing_is_left_open(target: Target) -> None:
 
 def test_a_second_resolution_is_the_same(target: Target) -> None:
     """But for the id: of a cluster that was only planned nothing is remembered."""
-    first, second = (resolve(cluster(), target) for _ in range(2))
+    first, second = (resolve(cluster(), ClusterStore(target)) for _ in range(2))
     assert first.id != second.id
     assert first.model_copy(update={"tags": second.tags}) == second
 
 
 def test_another_count_of_nodes_changes_no_node(target: Target) -> None:
-    two, three = resolve(cluster(), target), resolve(cluster(nodes=3), target)
+    two, three = (
+        resolve(cluster(), ClusterStore(target)),
+        resolve(cluster(nodes=3), ClusterStore(target)),
+    )
     assert two.user_data == three.user_data
     assert two.bastion_user_data == three.bastion_user_data
 
@@ -121,7 +125,9 @@ def test_wrong_keys_are_one_line(target: Target, variables: dict[str, str], refu
 
 
 def test_zones_are_taken_in_the_file_s_order(target: Target) -> None:
-    chosen = resolve(cluster(capacity={"zones": ("us-east-1e", "us-east-1c")}), target)
+    chosen = resolve(
+        cluster(capacity={"zones": ("us-east-1e", "us-east-1c")}), ClusterStore(target)
+    )
     assert chosen.zone == "us-east-1c"
 
 
@@ -156,7 +162,9 @@ def test_a_type_that_no_cluster_group_takes_is_refused(target: Target) -> None:
         "placement.strategy: t3.large runs in no cluster placement group"
         " (InvalidParameterCombination); set it to none, or choose another type"
     )
-    assert resolve(cluster(**small, placement={"strategy": "none"}), target).interfaces
+    assert resolve(
+        cluster(**small, placement={"strategy": "none"}), ClusterStore(target)
+    ).interfaces
 
 
 def test_required_efa_is_refused_where_there_is_none(target: Target) -> None:
@@ -169,7 +177,7 @@ def test_an_endpoint_without_a_caller_address_asks_for_ssh_from(target: Target) 
     assert complaint(unknown).message == (
         "network.ssh_from: this endpoint does not report your address"
     )
-    told = resolve(cluster(network={"ssh_from": "203.0.113.0/24"}), unknown)
+    told = resolve(cluster(network={"ssh_from": "203.0.113.0/24"}), ClusterStore(unknown))
     assert told.ssh_from == "203.0.113.0/24"
 
 
@@ -191,19 +199,19 @@ def test_what_every_request_meets_is_told_once(target: Target) -> None:
 
 
 def remember(target: Target, **changes: Any) -> None:
-    resolved = resolve(cluster(**changes), target)
-    record.write(record.new_record(resolved, datetime.now(UTC)), target)
+    resolved = resolve(cluster(**changes), ClusterStore(target))
+    ClusterStore(target).write(record.new_record(resolved, datetime.now(UTC)))
 
 
 def test_a_cluster_that_exists_keeps_zone_image_and_caller(target: Target) -> None:
     remember(target, capacity={"zones": ("us-east-1c",)})
-    before = record.read("demo", target)
+    before = ClusterStore(target).record("demo")
     assert before is not None
     elsewhere = replace(target, caller_address="198.18.255.9")
     parameter = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04"
     newer = client(target, "ssm").get_parameter(Name=f"{parameter}/latest/ami-id")["Parameter"]
     assert newer["Value"] == before.resolved.image.id
-    again = resolve(cluster(), elsewhere)
+    again = resolve(cluster(), ClusterStore(elsewhere))
     assert (again.zone, again.ssh_from) == ("us-east-1c", "198.18.255.1/32")
     assert again.image == before.resolved.image
 
@@ -216,7 +224,7 @@ def test_what_changed_in_the_file_is_resolved_anew(target: Target) -> None:
             capacity={"zones": ("us-east-1b",)},
             network={"ssh_from": "203.0.113.7/32"},
         ),
-        target,
+        ClusterStore(target),
     )
     assert "Ubuntu 22.04" in again.image.name
     assert (again.zone, again.ssh_from) == ("us-east-1b", "203.0.113.7/32")
@@ -233,14 +241,14 @@ def test_addresses_are_counted_per_interface(target: Target) -> None:
     assert complaint(target, nodes=40, network=few).message.startswith(
         "network.cidr: 10.9.0.0/24 has addresses for 30 nodes, 40 are asked for"
     )
-    assert resolve(cluster(nodes=30, network=few), target).interfaces[-1] == Interface(
-        card=3, device=1, type="interface"
-    )
+    assert resolve(cluster(nodes=30, network=few), ClusterStore(target)).interfaces[
+        -1
+    ] == Interface(card=3, device=1, type="interface")
 
 
 def test_a_way_in_stays_as_it_was_made(target: Target) -> None:
-    made = resolve(cluster(), target)
-    record.write(record.new_record(made, datetime.now(UTC)), target)
+    made = resolve(cluster(), ClusterStore(target))
+    ClusterStore(target).write(record.new_record(made, datetime.now(UTC)))
     assert complaint(target, network={"access": "elastic-ip"}).message == (
         "network.access: cluster 'demo' was created with bastion, and cannot change to elastic-ip"
     )
@@ -252,5 +260,7 @@ def test_private_addresses_of_isolated_vpcs_are_refused(target: Target) -> None:
         "network.access: private addresses of target lab cannot be reached from outside its VPCs"
     )
     aws = replace(target, provider_address="127.0.0.1:1")
-    found = resolve(cluster(network={"access": "private", "ssh_from": "10.0.0.0/16"}), aws)
+    found = resolve(
+        cluster(network={"access": "private", "ssh_from": "10.0.0.0/16"}), ClusterStore(aws)
+    )
     assert found.ssh_from == "10.0.0.0/16"

@@ -18,7 +18,7 @@ from config.target import Target
 from infra.program.interface_layout import interfaces
 from nodes.inventory import Bastion, Inventory, Node, save
 from provision.state import record
-from provision.state.cluster_lock import cluster_lock, is_locked
+from provision.state.store import ClusterStore
 from tests.infra.region import instance_type
 
 pytestmark = pytest.mark.slow
@@ -69,37 +69,37 @@ def a_record(name: str = "demo") -> record.ClusterRecord:
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     written = a_record().now("failed", "node1 is gone")
-    record.write(written, target(tmp_path))
-    assert record.read("demo", target(tmp_path)) == written
-    assert record.records(target(tmp_path)) == (written,)
+    ClusterStore(target(tmp_path)).write(written)
+    assert ClusterStore(target(tmp_path)).record("demo") == written
+    assert ClusterStore(target(tmp_path)).records() == (written,)
     assert [p.name for p in (tmp_path / "clusters/demo").iterdir()] == ["cluster.json"]
-    record.forget("demo", target(tmp_path))
-    assert record.read("demo", target(tmp_path)) is None
+    ClusterStore(target(tmp_path)).forget("demo")
+    assert ClusterStore(target(tmp_path)).record("demo") is None
 
 
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
-    record.write(a_record(), target(tmp_path))
+    ClusterStore(target(tmp_path)).write(a_record())
     path = tmp_path / "clusters/demo/cluster.json"
     path.write_text(path.read_text()[:100])
     with pytest.raises(InputError, match=f"^the record {path} cannot be read: "):
-        record.read("demo", target(tmp_path))
+        ClusterStore(target(tmp_path)).record("demo")
 
 
 def test_an_unknown_cluster_is_refused_with_those_that_are_known(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        record.load_inventory("demo", target(tmp_path))
+        ClusterStore(target(tmp_path)).inventory("demo")
     assert str(caught.value) == ("there is no cluster 'demo'; `gpuctl up FILE` creates one")
-    record.write(a_record("other"), target(tmp_path))
+    ClusterStore(target(tmp_path)).write(a_record("other"))
     with pytest.raises(InputError) as caught:
-        record.load_inventory("demo", target(tmp_path))
+        ClusterStore(target(tmp_path)).inventory("demo")
     assert str(caught.value) == "there is no cluster 'demo'; there are: other"
 
 
 def test_an_inventory_is_there_once_the_cluster_is_ready(tmp_path: Path) -> None:
-    record.write(a_record(), target(tmp_path))
+    ClusterStore(target(tmp_path)).write(a_record())
     with pytest.raises(InputError, match=r"^cluster 'demo' is not ready: its record says creating"):
-        record.load_inventory("demo", target(tmp_path))
-    folder = record.folder("demo", target(tmp_path))
+        ClusterStore(target(tmp_path)).inventory("demo")
+    folder = ClusterStore(target(tmp_path)).folder("demo")
     inventory = Inventory(
         cluster="demo",
         region="us-east-1",
@@ -119,11 +119,11 @@ def test_an_inventory_is_there_once_the_cluster_is_ready(tmp_path: Path) -> None
         folder=folder,
     )
     save(inventory, folder / "inventory.json")
-    assert record.load_inventory("demo", target(tmp_path)) == inventory
+    assert ClusterStore(target(tmp_path)).inventory("demo") == inventory
 
 
 def _hold(state: Path, held: Event) -> None:
-    with cluster_lock("demo", "gpuctl up", Target("test", "us-east-1", state)):
+    with ClusterStore(Target("test", "us-east-1", state)).lock("demo", "gpuctl up"):
         held.set()
         signal.pause()
 
@@ -146,10 +146,10 @@ def holder(tmp_path: Path) -> Iterator[SpawnProcess]:
 def test_a_second_command_is_told_who_changes_the_cluster(
     tmp_path: Path, holder: SpawnProcess
 ) -> None:
-    assert is_locked("demo", target(tmp_path))
+    assert ClusterStore(target(tmp_path)).is_locked("demo")
     with (
         pytest.raises(InputError) as caught,
-        cluster_lock("demo", "gpuctl down", target(tmp_path)),
+        ClusterStore(target(tmp_path)).lock("demo", "gpuctl down"),
     ):
         pass
     assert caught.value.message == (
@@ -157,19 +157,19 @@ def test_a_second_command_is_told_who_changes_the_cluster(
     )
     holder.kill()
     holder.join(60)
-    assert not is_locked("demo", target(tmp_path))
-    with cluster_lock("demo", "gpuctl down", target(tmp_path)):
-        assert is_locked("demo", target(tmp_path))
+    assert not ClusterStore(target(tmp_path)).is_locked("demo")
+    with ClusterStore(target(tmp_path)).lock("demo", "gpuctl down"):
+        assert ClusterStore(target(tmp_path)).is_locked("demo")
 
 
 def test_a_record_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
     here = target(tmp_path)
     for name in ("demo", "other"):
-        record.write(a_record(name), here)
-    broken = record.folder("demo", here) / "cluster.json"
+        ClusterStore(here).write(a_record(name))
+    broken = ClusterStore(here).folder("demo") / "cluster.json"
     broken.write_text(broken.read_text()[:100])
-    assert [known.name for known in record.records(here)] == ["other"]
-    (complaint,) = record.record_errors(here)
+    assert [known.name for known in ClusterStore(here).records()] == ["other"]
+    (complaint,) = ClusterStore(here).errors()
     assert str(complaint).startswith(f"the record {broken} cannot be read: ")
     assert (
         complaint.hint
@@ -189,18 +189,18 @@ def full(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.lab
 def test_a_full_disk_keeps_the_record_that_was_there(full: Path) -> None:
     here = target(full)
-    record.write(a_record(), here)
+    ClusterStore(here).write(a_record())
     with (full / "others").open("ab", buffering=0) as others, contextlib.suppress(OSError):
         while others.write(b"x" * 4096):
             pass
     with pytest.raises(StateError) as refused:
-        record.write(a_record().now("ready"), here)
-    path = record.folder("demo", here) / "cluster.json"
+        ClusterStore(here).write(a_record().now("ready"))
+    path = ClusterStore(here).folder("demo") / "cluster.json"
     assert str(refused.value) == (
         f"{path} cannot be written: No space left on device;"
         " make room on that disk; `gpuctl status` shows what exists and bills"
     )
-    assert record.read("demo", here) == a_record()
+    assert ClusterStore(here).record("demo") == a_record()
     assert [one.name for one in path.parent.iterdir()] == ["cluster.json"]
 
 
@@ -208,10 +208,10 @@ def test_what_is_kept_is_its_owners_alone(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         here = target(tmp_path / "state")
-        record.write(a_record(), here)
+        ClusterStore(here).write(a_record())
     finally:
         os.umask(old)
-    path = record.folder("demo", here) / "cluster.json"
+    path = ClusterStore(here).folder("demo") / "cluster.json"
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
@@ -221,7 +221,7 @@ def test_a_disk_that_cannot_lock_is_said(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("provision.state.cluster_lock.fcntl.flock", refuse)
     here = target(tmp_path)
-    with pytest.raises(StateError) as refused, cluster_lock("demo", "gpuctl up", here):
+    with pytest.raises(StateError) as refused, ClusterStore(here).lock("demo", "gpuctl up"):
         pass
     assert str(refused.value) == (
         f"{tmp_path}/clusters/demo/lock cannot be locked: No locks available;"
@@ -233,8 +233,8 @@ def test_keys_that_cannot_be_removed_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = target(tmp_path)
-    record.write(a_record(), here)
-    place = record.folder("demo", here)
+    ClusterStore(here).write(a_record())
+    place = ClusterStore(here).folder("demo")
     (place / "id_ed25519").touch()
 
     def refuse(path: object, *_: object, **__: object) -> None:
@@ -242,12 +242,12 @@ def test_keys_that_cannot_be_removed_are_told(
 
     monkeypatch.setattr("os.unlink", refuse)
     with pytest.raises(StateError) as told:
-        record.forget("demo", here)
+        ClusterStore(here).forget("demo")
     monkeypatch.undo()
     assert str(told.value) == (
         f"{place} cannot be removed: Read-only file system;"
         " remove it by hand: it contains a private key"
     )
-    record.forget("demo", here)
+    ClusterStore(here).forget("demo")
     assert not place.exists()
-    record.forget("demo", here)
+    ClusterStore(here).forget("demo")

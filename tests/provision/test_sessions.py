@@ -20,6 +20,7 @@ from provision.aws.clients import client
 from provision.billing.cost import access_prices
 from provision.preflight.preflight import resolve
 from provision.setup import session_manager
+from provision.state.store import ClusterStore
 from tests.infra.region import CREDENTIALS, child
 from tests.provision.test_sweep import make_identity
 
@@ -94,7 +95,7 @@ def cluster(**network: Any) -> Cluster:
 def test_without_the_plugin_nothing_is_begun(target: Target) -> None:
     lacking = replace(target, session_plugin=("no-such-plugin",))
     with pytest.raises(InputError) as caught:
-        resolve(cluster(), lacking)
+        resolve(cluster(), ClusterStore(lacking))
     assert str(caught.value) == (
         "network.access is ssm, but no-such-plugin is not on PATH; install AWS's"
         " session-manager-plugin, 1.2.536.0 or newer: https://docs.aws.amazon.com/systems-manager/"
@@ -142,7 +143,7 @@ def test_the_labs_plugin_is_new_enough() -> None:
 
 
 def test_nobody_s_address_is_asked_for_and_no_bastion_is_paid(target: Target) -> None:
-    found = resolve(cluster(), target)
+    found = resolve(cluster(), ClusterStore(target))
     assert found.ssh_from == ""
     assert [what for what, _ in access_prices(found)] == ["NAT gateway", "1 public address"]
 

@@ -17,8 +17,10 @@ from lab.buckets import make_bucket
 from nodes.inventory import Inventory
 from provision.aws.objects import Objects
 from provision.permissions.policy import policy
-from provision.state import record, shared, shared_lock
-from provision.state.cluster_lock import cluster_lock, is_locked
+from provision.state import shared, shared_lock
+from provision.state.record import ClusterRecord, Lease
+from provision.state.shared import SharedFiles
+from provision.state.store import ClusterStore
 from tests.engine.conftest import make_inventory
 from tests.labs import KEY
 from tests.provision.test_record import a_record
@@ -47,6 +49,13 @@ def anna(bucket: str, target: Target) -> Target:
 @pytest.fixture
 def ben(bucket: str, target: Target) -> Target:
     return member("ben", bucket, target)
+
+
+def change(target: Target, record: ClusterRecord) -> None:
+    """Write the record as a command does, which has read it first."""
+    store = ClusterStore(target)
+    store.record(record.name)
+    store.write(record)
 
 
 @pytest.fixture
@@ -103,120 +112,121 @@ def test_of_many_writers_at_once_one_wins(there: Objects) -> None:
 
 
 def test_a_colleague_sees_the_cluster_and_its_end(anna: Target, ben: Target) -> None:
-    record.write(a_record().now("ready"), anna)
-    known = record.folder("demo", anna) / "known_hosts"
+    ClusterStore(anna).write(a_record().now("ready"))
+    known = ClusterStore(anna).folder("demo") / "known_hosts"
     known.write_text("198.18.0.10 ssh-ed25519 AAAA i-0\n")
     (known.parent / "id_ed25519").write_text("secret\n")
-    record.share_host_keys("demo", anna)
-    record.save_inventory(make_inventory(2), anna)
+    ClusterStore(anna).share_host_keys("demo")
+    ClusterStore(anna).save_inventory(make_inventory(2))
 
-    assert record.records(ben) == (a_record().now("ready"),)
-    there: Inventory = record.load_inventory("demo", ben)
-    assert there.folder == record.folder("demo", ben)
+    assert ClusterStore(ben).records() == (a_record().now("ready"),)
+    there: Inventory = ClusterStore(ben).inventory("demo")
+    assert there.folder == ClusterStore(ben).folder("demo")
     assert there.nodes == make_inventory(2).nodes
     assert (there.folder / "known_hosts").read_text() == known.read_text()
     assert not (there.folder / "id_ed25519").exists(), "private keys stay where they were made"
 
-    record.forget("demo", ben)
-    assert record.records(anna) == ()
+    ClusterStore(ben).forget("demo")
+    assert ClusterStore(anna).records() == ()
     assert not known.exists()
     assert not (known.parent / "id_ed25519").exists()
     assert shared.shared_names(anna) == []
 
 
 def test_a_name_that_no_cluster_can_have_becomes_no_folder(there: Objects, anna: Target) -> None:
-    record.write(a_record(), anna)
+    ClusterStore(anna).write(a_record())
     for name in ("..", "Demo", "a b"):
         there.write(there.bucket.key("clusters", name, "cluster.json"), "{}", None)
     assert shared.shared_names(anna) == ["demo"]
 
 
 def test_what_a_colleague_changes_is_read(anna: Target, ben: Target) -> None:
-    record.write(a_record(), anna)
-    there = record.read("demo", ben)
-    assert there is not None
-    record.write(there.now("failed", "node1 is gone"), ben)
-    assert record.read("demo", anna) == there.now("failed", "node1 is gone")
+    ClusterStore(anna).write(a_record())
+    changed = a_record().now("failed", "node1 is gone")
+    change(ben, changed)
+    assert ClusterStore(anna).record("demo") == changed
 
 
 def test_a_write_after_a_colleagues_is_refused(anna: Target, ben: Target) -> None:
-    record.write(a_record(), anna)
-    assert record.read("demo", ben) is not None
-    record.write(a_record().now("ready"), anna)
+    ClusterStore(anna).write(a_record())
+    store = ClusterStore(ben)
+    assert store.record("demo") == a_record()
+    change(anna, a_record().now("ready"))
+    assert store.record("demo") == a_record(), "a command reads a record once"
     with pytest.raises(StateError) as refused:
-        record.write(a_record().now("failed"), ben)
+        store.write(a_record().now("failed"))
     assert ben.bucket is not None
     assert str(refused.value) == (
         "the record of cluster 'demo' was not written: somebody else has changed its cluster.json"
         f" in {ben.bucket.url}; `gpuctl status` shows the cluster as it is now; then repeat this"
         " command"
     )
-    assert record.read("demo", ben) == a_record().now("ready")
+    assert ClusterStore(ben).record("demo") == a_record().now("ready")
 
 
 def test_a_cluster_of_this_machine_alone_stays(anna: Target, ben: Target) -> None:
     """It is older than the backend; the first command that writes its record shares it."""
     alone = replace(anna, backend=None)
-    record.write(a_record(), alone)
-    record.save_inventory(make_inventory(2), alone)
-    assert record.read("demo", anna) == a_record()
-    assert record.read("demo", ben) is None
-    record.write(a_record().now("ready"), anna)
-    assert len(record.load_inventory("demo", anna).nodes) == 2
-    assert len(record.load_inventory("demo", ben).nodes) == 2
+    ClusterStore(alone).write(a_record())
+    ClusterStore(alone).save_inventory(make_inventory(2))
+    assert ClusterStore(anna).record("demo") == a_record()
+    assert ClusterStore(ben).record("demo") is None
+    ClusterStore(anna).write(a_record().now("ready"))
+    assert len(ClusterStore(anna).inventory("demo").nodes) == 2
+    assert len(ClusterStore(ben).inventory("demo").nodes) == 2
 
 
 def test_two_clusters_of_one_name_are_not_mixed(anna: Target, ben: Target) -> None:
     ours = a_record()
     tags = {**ours.resolved.tags, "gpuctl:id": "0a1b2c3d"}
     other = ours.model_copy(update={"resolved": ours.resolved.model_copy(update={"tags": tags})})
-    record.write(ours, replace(ben, backend=None))
-    record.write(other, anna)
-    (error,) = record.record_errors(ben)
+    ClusterStore(replace(ben, backend=None)).write(ours)
+    ClusterStore(anna).write(other)
+    (error,) = ClusterStore(ben).errors()
     assert str(error) == (
         f"cluster 'demo' of this machine is another one than 'demo' in {ben.backend};"
         " remove this machine's without `backend` in your settings: `gpuctl down demo`"
     )
-    assert record.read("demo", replace(ben, backend=None)) == ours
+    assert ClusterStore(replace(ben, backend=None)).record("demo") == ours
 
 
 def test_a_cluster_made_anew_leaves_nothing_of_the_one_before(anna: Target, ben: Target) -> None:
-    record.write(a_record(), anna)
-    assert record.read("demo", ben) is not None
-    key = record.folder("demo", ben) / "id_ed25519"
+    ClusterStore(anna).write(a_record())
+    assert ClusterStore(ben).record("demo") is not None
+    key = ClusterStore(ben).folder("demo") / "id_ed25519"
     key.write_text("for the first cluster\n")
-    record.forget("demo", anna)
+    ClusterStore(anna).forget("demo")
     ours = a_record()
     tags = {**ours.resolved.tags, "gpuctl:id": "0a1b2c3d"}
-    record.write(
-        ours.model_copy(update={"resolved": ours.resolved.model_copy(update={"tags": tags})}), anna
+    ClusterStore(anna).write(
+        ours.model_copy(update={"resolved": ours.resolved.model_copy(update={"tags": tags})})
     )
-    assert record.read("demo", ben) is not None
+    assert ClusterStore(ben).record("demo") is not None
     assert not key.exists()
 
 
 def test_a_held_lock_names_its_holder(anna: Target, ben: Target) -> None:
-    record.write(a_record(), anna)
-    with cluster_lock("demo", "gpuctl up", anna):
-        assert is_locked("demo", ben)
+    ClusterStore(anna).write(a_record())
+    with ClusterStore(anna).lock("demo", "gpuctl up"):
+        assert ClusterStore(ben).is_locked("demo")
         with (
             pytest.raises(
                 InputError, match=r"^cluster 'demo' is being changed by `gpuctl up` of anna"
             ) as held,
-            cluster_lock("demo", "gpuctl down demo", ben),
+            ClusterStore(ben).lock("demo", "gpuctl down demo"),
         ):
             pass
         assert held.value.hint == "wait for it or end it, then repeat this command"
-    assert not is_locked("demo", ben)
-    with cluster_lock("demo", "gpuctl down demo", ben):
-        assert is_locked("demo", anna)
+    assert not ClusterStore(ben).is_locked("demo")
+    with ClusterStore(ben).lock("demo", "gpuctl down demo"):
+        assert ClusterStore(anna).is_locked("demo")
 
 
 def leave_lock(
     name: str, target: Target, silent_s: float, there: Objects, clock: pytest.MonkeyPatch
 ) -> None:
     """Leave a lock behind, as a command does whose machine ends; it was renewed `silent_s` ago."""
-    held = shared_lock._acquire(name, "gpuctl up", there, target)
+    held = shared_lock.acquire(name, "gpuctl up", there, SharedFiles(target))
     held._ended.set()
     read = Objects.read
 
@@ -232,7 +242,7 @@ def test_a_lock_that_nobody_renews_is_explained(
     anna: Target, ben: Target, there: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave_lock("demo", anna, 120, there, monkeypatch)
-    with pytest.raises(InputError) as held, cluster_lock("demo", "gpuctl down demo", ben):
+    with pytest.raises(InputError) as held, ClusterStore(ben).lock("demo", "gpuctl down demo"):
         pass
     assert "which has not renewed its lock since " in held.value.message
     assert held.value.hint == "repeat this command in 180 s: it then takes the lock over"
@@ -241,27 +251,28 @@ def test_a_lock_that_nobody_renews_is_explained(
 def test_a_stale_lock_is_taken_over_and_its_holder_writes_nothing_more(
     anna: Target, ben: Target, there: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record.write(a_record(), anna)
-    held = shared_lock._acquire("demo", "gpuctl up", there, anna)
+    ClusterStore(anna).write(a_record())
+    files = SharedFiles(anna)
+    held = shared_lock.acquire("demo", "gpuctl up", there, files)
     with monkeypatch.context() as patch:
         patch.setattr(shared_lock, "STALE_S", 0.0)
-        assert not is_locked("demo", ben)
-        taken = shared_lock._acquire("demo", "gpuctl down demo", there, ben)
+        assert not ClusterStore(ben).is_locked("demo")
+        taken = shared_lock.acquire("demo", "gpuctl down demo", there, SharedFiles(ben))
     held.renew()
     with pytest.raises(StateError, match="this command lost the cluster's lock to another one"):
-        record.write(a_record().now("ready"), anna)
+        files.push("demo", "cluster.json", a_record().now("ready").model_dump_json())
     held.release()
-    assert is_locked("demo", anna), "the new holder's lock stays"
+    assert ClusterStore(anna).is_locked("demo"), "the new holder's lock stays"
     taken.release()
-    assert not is_locked("demo", anna)
+    assert not ClusterStore(anna).is_locked("demo")
 
 
 def test_a_killed_command_of_this_machine_leaves_no_lock_that_holds(
     anna: Target, there: Objects
 ) -> None:
     """The kernel frees the lock of the state folder, so that nobody waits for the shared one."""
-    shared_lock._acquire("demo", "gpuctl up", there, anna)._ended.set()
-    with cluster_lock("demo", "gpuctl down demo", anna):
+    shared_lock.acquire("demo", "gpuctl up", there, SharedFiles(anna))._ended.set()
+    with ClusterStore(anna).lock("demo", "gpuctl down demo"):
         pass
     assert there.keys(there.bucket.key("clusters")) == []
 
@@ -270,12 +281,12 @@ def extend(target: Target) -> None:
     """What `gpuctl extend` does with the record, once nobody else has the lock."""
     while True:
         try:
-            with cluster_lock("demo", "gpuctl extend", target):
-                known = record.read("demo", target)
-                assert known is not None
+            store = ClusterStore(target)
+            with store.lock("demo", "gpuctl extend"):
+                known = store.known_record("demo")
                 end = (known.lease.end if known.lease else known.created) + timedelta(minutes=1)
-                lease = record.Lease(end=end, moved=datetime.now(UTC))
-                record.write(known.model_copy(update={"lease": lease}), target)
+                lease = Lease(end=end, moved=datetime.now(UTC))
+                store.write(known.model_copy(update={"lease": lease}))
         except InputError:  # the other one has the lock
             continue
         return
@@ -288,7 +299,7 @@ def take_commands(target: Target, count: int) -> None:
         if number % 4 == 0:
             extend(target)
         else:
-            known = record.read("demo", target)
+            known = ClusterStore(target).record("demo")
             assert known is not None
             end = known.lease.end if known.lease else known.created
             assert end >= latest
@@ -296,7 +307,7 @@ def take_commands(target: Target, count: int) -> None:
 
 
 def test_nothing_of_200_interleaved_commands_is_lost(anna: Target, ben: Target) -> None:
-    record.write(a_record(), anna)
+    ClusterStore(anna).write(a_record())
     processes = multiprocessing.get_context("fork")
     both = [processes.Process(target=take_commands, args=(one, 100)) for one in (anna, ben)]
     for one in both:
@@ -304,7 +315,7 @@ def test_nothing_of_200_interleaved_commands_is_lost(anna: Target, ben: Target) 
     for one in both:
         one.join(240)
     assert [one.exitcode for one in both] == [0, 0]
-    after = record.read("demo", anna)
+    after = ClusterStore(anna).record("demo")
     assert after is not None
     assert after.lease is not None
     assert after.lease.end - after.created == timedelta(minutes=50)
@@ -312,7 +323,7 @@ def test_nothing_of_200_interleaved_commands_is_lost(anna: Target, ben: Target) 
 
 def test_a_bucket_that_does_not_exist_is_named(anna: Target) -> None:
     with pytest.raises(CloudError) as error:
-        record.records(replace(anna, backend="s3://nobodys"))
+        ClusterStore(replace(anna, backend="s3://nobodys")).records()
     assert str(error.value) == (
         "the shared state in s3://nobodys cannot be used: AWS refused ListObjectsV2: NoSuchBucket:"
         " The specified bucket does not exist; create it once for the team:"
@@ -325,7 +336,7 @@ def test_a_bucket_that_cannot_be_reached_is_named(anna: Target) -> None:
     with pytest.raises(
         CloudError, match=r"^the shared state in s3://team-.* cannot be used: AWS cannot be reached"
     ):
-        record.read("demo", away)
+        ClusterStore(away).record("demo")
 
 
 def test_the_policy_for_a_bucket_suffices_and_names_what_is_missing(
@@ -343,14 +354,14 @@ def test_the_policy_for_a_bucket_suffices_and_names_what_is_missing(
     ]
     allowed.write_text(json.dumps(document))
     assert shared.try_bucket(target) == 0
-    record.write(a_record(), target)
+    ClusterStore(target).write(a_record())
     assert shared.try_bucket(target) == 1
     with pytest.raises(CloudError, match="not authorized to perform: s3:GetObject"):
         shared.try_bucket(replace(target, backend="s3://team/other"))
     document["Statement"][1]["Action"].remove("s3:PutObject")
     allowed.write_text(json.dumps(document))
     with pytest.raises(CloudError) as denied:
-        record.write(a_record().now("ready"), target)
+        ClusterStore(target).write(a_record().now("ready"))
     assert denied.value.message.startswith(
         "the shared state in s3://team/gpus cannot be used: AWS refused PutObject: AccessDenied:"
     )

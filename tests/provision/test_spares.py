@@ -15,7 +15,7 @@ from provision import up as life
 from provision.aws.resources import find_all
 from provision.down import down
 from provision.nodes.spares import Choice, choose
-from provision.state.record import read
+from provision.state.store import ClusterStore
 from tests.infra.region import Region
 
 THREE = ("node0", "node1", "node2")
@@ -107,7 +107,7 @@ def test_one_machine_is_replaced_and_then_everything_is_removed(
         ("running", f"replaces {first}: GPUs: 7"),
         ("done", f"replaces {first}"),
     ]
-    kept = read("demo", here.target)
+    kept = ClusterStore(here.target).record("demo")
     assert kept is not None
     assert kept.status == "ready"
 
@@ -129,4 +129,4 @@ def test_one_machine_is_replaced_and_then_everything_is_removed(
         "\nnothing of it is left"
     )
     assert find_all(here.target, "demo") == []
-    assert read("demo", here.target) is None
+    assert ClusterStore(here.target).record("demo") is None

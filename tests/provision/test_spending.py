@@ -9,7 +9,7 @@ import pytest
 from config.target import Target
 from provision.billing.ledger import ClusterCost, cluster_costs, keep
 from provision.billing.report import NO_RUN, NO_TAG, RunTime, Spending, spending, total_usd
-from provision.state import record
+from provision.state.store import ClusterStore
 from tests.provision.test_ownership import with_id
 from tests.provision.test_record import a_record
 
@@ -108,7 +108,7 @@ def test_what_was_kept_is_read_again_beside_what_exists(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     with path.open("a") as file:
         file.write('{"name": "torn')
-    record.write(with_id("bbbb", created=at(1)), target)
+    ClusterStore(target).write(with_id("bbbb", created=at(1)))
     (first, second), torn = cluster_costs(target)
     assert torn == 1
     assert (first.id, first.ended, first.cost_usd) == ("aaaa", at(2), 320.0)

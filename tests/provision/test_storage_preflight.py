@@ -6,6 +6,7 @@ from config.cluster.cluster_file import Cluster
 from config.target import Target
 from infra.program.user_data import FILE_SYSTEM
 from provision.preflight.preflight import resolve
+from provision.state.store import ClusterStore
 
 
 def cluster(**changes: Any) -> Cluster:
@@ -14,11 +15,11 @@ def cluster(**changes: Any) -> Cluster:
 
 
 def test_what_the_type_has_and_the_file_asks_is_in_the_user_data(target: Target) -> None:
-    found = resolve(cluster(), target)
+    found = resolve(cluster(), ClusterStore(target))
     assert found.instance_type.local_disks == 8
     assert f"gpuctl_shared={FILE_SYSTEM}\n" in found.user_data
     assert "gpuctl_scratch=/scratch\n" in found.user_data
-    without = resolve(cluster(instance_type="c6i.large", storage={}), target)
+    without = resolve(cluster(instance_type="c6i.large", storage={}), ClusterStore(target))
     assert without.instance_type.local_disks == 0
     assert "gpuctl_scratch" not in without.user_data
     assert FILE_SYSTEM not in without.user_data

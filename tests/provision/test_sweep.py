@@ -20,6 +20,7 @@ from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import KINDS, find_all
 from provision.removal.sweep import sweep
 from provision.state import record
+from provision.state.store import ClusterStore
 from provision.status import clusters
 from tests.provision.test_record import a_record
 
@@ -243,7 +244,7 @@ def test_status_tells_what_exists_without_a_record(
 ) -> None:
     make_cluster(ec2, ami, "demo", nodes=("node1", "node0", "bastion"))
     files, lustre = make_file_systems(empty_region, "demo")
-    (status,) = clusters(empty_region)
+    (status,) = clusters(ClusterStore(empty_region))
     assert (status.name, status.region, status.state) == ("demo", "us-east-1", "orphaned")
     assert [(n.name, n.state) for n in status.nodes] == [("node0", "running"), ("node1", "running")]
     assert status.hourly_usd == pytest.approx(5 * 21.957642 + 0.045 + 0.005)  # 2 of the claim
@@ -262,9 +263,9 @@ def test_status_joins_records_with_what_exists(
 ) -> None:
     earlier = make_cluster(ec2, ami, "demo", nodes=("node1", "node2"))
     sweep(empty_region, "demo", "", silent)
-    record.write(a_record().now("ready"), empty_region)
+    ClusterStore(empty_region).write(a_record().now("ready"))
     assert make_cluster(ec2, ami, "demo", nodes=("node0", "node1", "bastion")) != earlier
-    (status,) = clusters(empty_region)
+    (status,) = clusters(ClusterStore(empty_region))
     assert (status.state, status.problems) == ("ready", (claim_problem(ec2),))
     node1 = status.nodes[1].instance_id
 
@@ -272,7 +273,7 @@ def test_status_joins_records_with_what_exists(
     ec2.get_waiter("instance_terminated").wait(
         InstanceIds=[node1], WaiterConfig={"Delay": 1, "MaxAttempts": 20}
     )
-    (status,) = clusters(empty_region)
+    (status,) = clusters(ClusterStore(empty_region))
     assert [n.state for n in status.nodes] == ["running", "terminated"]
     lost = "node1 is terminated; `gpuctl up` replaces it"
     assert status.problems == (lost, claim_problem(ec2))
@@ -282,18 +283,18 @@ def test_status_joins_records_with_what_exists(
 def test_status_tells_that_a_command_was_killed(
     empty_region: Target, ec2: "EC2Client", ami: str
 ) -> None:
-    record.write(a_record(), empty_region)
-    (status,) = clusters(empty_region)
+    ClusterStore(empty_region).write(a_record())
+    (status,) = clusters(ClusterStore(empty_region))
     assert (status.state, status.nodes) == ("gone", ())
     make_cluster(ec2, ami, "demo")
-    (status,) = clusters(empty_region)
+    (status,) = clusters(ClusterStore(empty_region))
     assert status.state == "failed"
     killed = "`gpuctl up` was killed; repeat it; `gpuctl down demo` removes it"
     assert status.problems == (killed, claim_problem(ec2))
 
 
 def test_nothing_is_told_where_nothing_exists(empty_region: Target) -> None:
-    assert clusters(empty_region) == ()
+    assert clusters(ClusterStore(empty_region)) == ()
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ from lab.buckets import make_bucket
 from provision import up as life
 from provision.aws.objects import Objects
 from provision.down import down
-from provision.state.cluster_lock import cluster_lock
-from provision.state.record import load_inventory, records
+from provision.state.store import ClusterStore
 from provision.status import clusters
 from tests.infra.region import Region
 from tests.infra.test_stack import left
@@ -54,7 +53,7 @@ def test_a_cluster_has_its_life_on_two_machines(
     anna, ben = (machine(name, here, tmp_path) for name in ("anna", "ben"))
 
     life.up(life.plan(cluster(1), anna, silent), anna, silent, boot=nothing_boots)
-    (seen,) = clusters(ben)
+    (seen,) = clusters(ClusterStore(ben))
     assert (seen.name, seen.state, seen.problems) == ("demo", "ready", ())
     larger = life.plan(cluster(2), ben, silent)
     assert [change.name for change in larger.plan.changes if change.op == "create"] == ["node1"]
@@ -64,11 +63,11 @@ def test_a_cluster_has_its_life_on_two_machines(
     with pytest.raises(NodeError, match="there is no key for cluster demo on this machine"):
         life.up(larger, ben, silent, boot=nothing_boots)  # and nothing was changed
     life.up(life.plan(cluster(2), anna, silent), anna, silent, boot=nothing_boots)
-    assert len(load_inventory("demo", ben).nodes) == 2
-    assert len(load_inventory("demo", anna).nodes) == 2
+    assert len(ClusterStore(ben).inventory("demo").nodes) == 2
+    assert len(ClusterStore(anna).inventory("demo").nodes) == 2
 
     with (
-        cluster_lock("demo", "gpuctl extend", anna),
+        ClusterStore(anna).lock("demo", "gpuctl extend"),
         pytest.raises(InputError, match="is being changed by `gpuctl extend` of anna on"),
     ):
         down("demo", ben, silent)
@@ -86,7 +85,7 @@ def test_a_cluster_has_its_life_on_two_machines(
     assert left(here) == [], "nothing goes on to cost money"
     locks.remove(key)
     down("demo", ben, silent)
-    assert (records(anna), clusters(anna)) == ((), ())
+    assert (ClusterStore(anna).records(), clusters(ClusterStore(anna))) == ((), ())
     assert not any((anna.clusters / "demo").glob("id_*")), "nor is the key of its nodes kept"
     # What is left on anna's machine of a stack in the bucket does not disturb one of the same name.
     alone = life.plan(cluster(1), replace(anna, backend=None), silent)

@@ -17,7 +17,7 @@ from nodes.inventory import Inventory, save
 from nodes.ssh_hosts import write_hosts
 from provision.nodes.launch import FleetLaunch
 from provision.setup.nodes_key import NodesKey
-from provision.state import record
+from provision.state.store import ClusterStore
 from provision.up import FleetPlan, up
 from tests.engine.conftest import make_inventory
 from tests.infra.region import CREDENTIALS
@@ -55,9 +55,9 @@ def test_a_run_can_be_stopped_while_nodes_are_added(
 ) -> None:
     """Its commands need the inventory; while nodes are replaced there is none."""
     target = Target("test", "us-east-1", tmp_path, environment=CREDENTIALS)
-    record.write(a_record().now("ready"), target)
-    path = record.folder("demo", target) / "inventory.json"
-    cluster_key(record.folder("demo", target)).touch()
+    ClusterStore(target).write(a_record().now("ready"))
+    path = ClusterStore(target).folder("demo") / "inventory.json"
+    cluster_key(ClusterStore(target).folder("demo")).touch()
     save(make_inventory(1), path)
     seen: list[bool] = []
 
@@ -72,7 +72,7 @@ def test_a_run_can_be_stopped_while_nodes_are_added(
         boot=lambda *_, **__: make_inventory(2),
     )
     assert seen == [stays]
-    assert len(record.load_inventory("demo", target).nodes) == 2
+    assert len(ClusterStore(target).inventory("demo").nodes) == 2
     assert "Host demo-node1\n" in hosts.read_text(), "the user's ssh settings follow"
 
 
@@ -82,7 +82,7 @@ def test_the_key_that_a_node_gave_is_not_asked_for_again(tmp_path: Path) -> None
     target = Target("test", "us-east-1", tmp_path, environment=CREDENTIALS)
     resolved = a_record().resolved
     resolved = resolved.model_copy(update={"nodes_public_key": "ssh-ed25519 A"})
-    record.write(a_record().model_copy(update={"resolved": resolved}).now("ready"), target)
+    ClusterStore(target).write(a_record().model_copy(update={"resolved": resolved}).now("ready"))
     given = NodesKey("the private key", "ssh-ed25519 A", is_from_node=True)
     keys: list[object] = []
 

@@ -22,8 +22,7 @@ from engine.contract.plan import LaunchPlan
 from engine.record.history import History, RunRecord
 from operations.chosen_target import ChosenTarget
 from operations.shared_runs import share_ended_run
-from provision.state import record
-from provision.state.cluster_lock import cluster_lock, is_locked
+from provision.state.store import ClusterStore
 from tests.cli.conftest import remembered as remembered  # noqa: PLC0414
 from tests.cli.test_attach import going as going  # noqa: PLC0414  fixtures
 from tests.cli.test_run import cluster as cluster  # noqa: PLC0414
@@ -425,10 +424,10 @@ def test_a_wrong_record_is_one_line_and_other_clusters_are_listed(team: Team, ca
     there = Target(
         "aws", "us-east-1", team.runs("ben").parent, environment=CREDENTIALS, backend=team.backend
     )
-    record.write(a_record("good").now("ready"), there)
+    ClusterStore(there).write(a_record("good").now("ready"))
     put(team, f"clusters/demo/{file}", text)
-    assert [known.name for known in record.records(there)] == ["good"]
-    (wrong,) = record.record_errors(there)
+    assert [known.name for known in ClusterStore(there).records()] == ["good"]
+    (wrong,) = ClusterStore(there).errors()
     assert str(wrong) == (
         f"{team.url}/gpuctl/clusters/demo/{file} of cluster 'demo' is malformed: {why}; somebody"
         " else has written it: restore an earlier version, or remove it; `gpuctl down demo` then"
@@ -450,11 +449,11 @@ def test_host_keys_with_markers_are_refused(team: Team, keys: str) -> None:
     there = Target(
         "aws", "us-east-1", team.runs("ben").parent, environment=CREDENTIALS, backend=team.backend
     )
-    record.write(a_record("demo").now("ready"), there)
+    ClusterStore(there).write(a_record("demo").now("ready"))
     put(team, "clusters/demo/inventory.json", make_inventory(2).model_dump_json())
     put(team, "clusters/demo/known_hosts", keys)
     with pytest.raises(InputError) as refused:
-        record.load_inventory("demo", there)
+        ClusterStore(there).inventory("demo")
     assert refused.value.message == (
         f"{team.url}/gpuctl/clusters/demo/known_hosts of cluster 'demo' is malformed: a line is not"
         " `HOST TYPE KEY`"
@@ -465,10 +464,10 @@ def test_a_lock_that_is_none_holds_the_cluster_and_says_how_to_remove_it(team: T
     there = Target(
         "aws", "us-east-1", team.runs("ben").parent, environment=CREDENTIALS, backend=team.backend
     )
-    record.write(a_record("demo").now("ready"), there)
+    ClusterStore(there).write(a_record("demo").now("ready"))
     put(team, "clusters/demo/lock", "no")
-    assert is_locked("demo", there)
-    with pytest.raises(InputError) as refused, cluster_lock("demo", "gpuctl up", there):
+    assert ClusterStore(there).is_locked("demo")
+    with pytest.raises(InputError) as refused, ClusterStore(there).lock("demo", "gpuctl up"):
         pass
     assert str(refused.value) == (
         "cluster 'demo' is locked by an object that is no lock: Invalid JSON: expected ident at"

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,8 @@ from engine.session import outputs, session
 from engine.session.cluster_runs import find_holders
 from engine.session.head import find_run
 from engine.session.plans_on_head import plans_of
-from provision.state import record
 from provision.state.shared_lock import Lock
+from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_plan
 from tests.security.test_head import HERE, LIVE, Heads, heads, started  # noqa: F401  a fixture
@@ -380,9 +380,10 @@ def test_a_file_of_a_cluster(file: str, data: st.DataObject) -> None:
     with confined() as folder:
         target = Target("aws", "us-east-1", folder)
         remember(make_inventory(2), target)
-        path = record.folder("demo", target) / file
+        store = ClusterStore(target)
+        path = store.folder("demo") / file
         path.write_text(json.dumps(data.draw(spoiled(json.loads(path.read_text())))))
-        read: Callable[[str, Target], Any] = (
-            record.read if file == "cluster.json" else record.load_inventory
-        )
-        read("demo", target)
+        if file == "cluster.json":
+            store.record("demo")
+        else:
+            store.inventory("demo")

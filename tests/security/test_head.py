@@ -39,7 +39,7 @@ from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
 from nodes.ssh import connect
 from operations.lost_head import head_watch, lost_head
-from provision.state import record
+from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
 from tests.cli.conftest import remembered as remembered  # noqa: PLC0414  a fixture
 from tests.engine.conftest import make_inventory, make_plan
@@ -342,30 +342,31 @@ SILENT = HeadUnreachable(time=1.0, seconds=11.0, reason="node0: no answer")
 
 def test_other_credentials_do_not_declare_a_run_lost(target: Target, tmp_path: Path) -> None:
     there = Target(**{**vars(target), "state": tmp_path / "state"})
-    here: Any = SimpleNamespace(cluster_target=lambda _: there, remembered=lambda: there)
+    here: Any = SimpleNamespace(cluster_store=lambda _: ClusterStore(there))
     inventory = remember(make_inventory(2), there)
-    ours = record.read("demo", there)
+    ours = ClusterStore(there).record("demo")
     assert ours is not None
     lost = lost_head(here, inventory, make_plan())
     assert isinstance(lost, RunLost)
     machine = inventory.nodes[0].instance_id
     assert lost.reason == f"node0 was lost: its machine {machine} does not exist any more"
 
-    record.write(ours.model_copy(update={"account": "999999999999"}), there)
+    ClusterStore(there).write(ours.model_copy(update={"account": "999999999999"}))
     assert lost_head(here, inventory, make_plan()) is None
     head_watch(here, inventory, make_plan())(SILENT)
 
     watch = head_watch(here, inventory, make_plan())
-    record.forget("demo", there)
+    ClusterStore(there).forget("demo")
     assert lost_head(here, inventory, make_plan()) is None, "nobody knows of which account it is"
     watch(SILENT)
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc", "", ".", "..", "A", "a b", "a;id", "-a", "a\nb"])
 def test_a_name_that_no_cluster_has_is_no_folder(remembered: Target, name: str) -> None:
-    for use in (record.folder, record.read, record.load_inventory, record.known_record):
+    store = ClusterStore(remembered)
+    for use in ("folder", "record", "inventory", "known_record"):
         with pytest.raises(GpuctlError) as refused:
-            use(name, remembered)
+            getattr(store, use)(name)
         assert str(refused.value) == (
             f"{name!r} is no cluster's name; a name has lower-case letters, digits and hyphens, at"
             " most 30, with a letter first"

@@ -26,6 +26,7 @@ from provision.permissions.boundary import BOUNDARY, BOUNDED, CREATE, boundary_d
 from provision.permissions.check import RoleOfNodes, missing_permissions
 from provision.permissions.policy import policy, split
 from provision.preflight.preflight import resolve
+from provision.state.store import ClusterStore
 from tests.infra.region import CREDENTIALS, administrator, create_boundary
 
 ACCOUNT = "123456789012"
@@ -397,7 +398,7 @@ def test_what_gives_a_role_permissions_is_bounded() -> None:
 
 
 def test_a_new_role_gets_the_accounts_boundary(account: Account) -> None:
-    found = resolve(Cluster.model_validate(OWN), with_plugin(account.target))
+    found = resolve(Cluster.model_validate(OWN), ClusterStore(with_plugin(account.target)))
     assert found.boundary == bounded()["PermissionsBoundary"]
     assert found.warnings == ()
 
@@ -412,14 +413,17 @@ def with_plugin(target: Target) -> Target:
 def test_without_the_boundary_the_plan_says_what_an_administrator_does(account: Account) -> None:
     account.admin.delete_policy(PolicyArn=bounded()["PermissionsBoundary"])
     with pytest.raises(InputError) as refused:
-        resolve(Cluster.model_validate(OWN), with_plugin(account.target))
+        resolve(Cluster.model_validate(OWN), ClusterStore(with_plugin(account.target)))
     assert str(refused.value) == (
         "the credentials allow iam:CreateRole, iam:PutRolePermissionsBoundary, iam:PutRolePolicy,"
         " iam:UpdateAssumeRolePolicy only for roles with the permissions boundary gpuctl-boundary,"
         f" and the account has no such policy; {CREATE}"
     )
     account.limit()  # an administrator needs none
-    assert resolve(Cluster.model_validate(OWN), with_plugin(account.target)).boundary == ""
+    assert (
+        resolve(Cluster.model_validate(OWN), ClusterStore(with_plugin(account.target))).boundary
+        == ""
+    )
 
 
 def test_an_action_that_no_boundary_would_allow_is_missing(account: Account) -> None:
@@ -444,14 +448,14 @@ def team(account: Account) -> Account:
 def test_a_team_passes_the_role_that_an_administrator_made(team: Account) -> None:
     team.role("trainers", "/teams/", json.dumps(boundary_document()))
     team.role("others", "/", EVERYTHING)
-    found = resolve(Cluster.model_validate(TEAM), with_plugin(team.target))
+    found = resolve(Cluster.model_validate(TEAM), ClusterStore(with_plugin(team.target)))
     assert (found.cluster.instance_profile, found.boundary) == ("trainers", "")
     with pytest.raises(ClientError):
         team.member.create_role(**OURS, **bounded())
     with pytest.raises(InputError) as refused:
         resolve(
             Cluster.model_validate({**TEAM, "instance_profile": "others"}),
-            with_plugin(team.target),
+            ClusterStore(with_plugin(team.target)),
         )
     assert str(refused.value) == (
         "the credentials do not allow iam:PassRole; `gpuctl iam-policy` prints a policy that does"
@@ -463,7 +467,7 @@ def test_a_profile_that_cannot_work_is_refused_before_anything_is_created(team: 
 
     def why() -> str:
         with pytest.raises(InputError) as refused:
-            resolve(cluster, with_plugin(team.target))
+            resolve(cluster, ClusterStore(with_plugin(team.target)))
         return str(refused.value)
 
     assert why() == (
