@@ -61,6 +61,7 @@ def test_the_entrance_of_containers_runs_on_3_6() -> None:
     assert tuple(map(int, newest_feature(entrance).split("."))) <= (3, 6)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(PYPY is None, reason="`scripts/setup tests` unpacks Debian's pypy3")
 def test_a_run_on_python_3_9(tmp_path: Path) -> None:
     """Supervisor and workers: output of both ranks, and the exit code of the one that fails."""
