@@ -1,20 +1,22 @@
 """The tiers of tests, each in the one after it: `make check`, `make test`, `make test-all`."""
 
 from collections import Counter
-from collections.abc import Container
 
 import pytest
 
 TIERS = ("check", "test", "test-all")
 
 
-def tier(marks: Container[str]) -> str:
-    """Return the first tier that has a test with these marks."""
+def tier(item: pytest.Item) -> str:
+    """Return the first tier that has the test."""
+    marks = {mark.name for mark in item.iter_markers()}
     if "thorough" in marks:
         return "test-all"
-    if "lab" in marks or "engine" in marks or "slow" in marks:
-        return "test"
-    return "check"
+    return "test" if marks & {"slow", "engine", "lab"} else "check"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.user_properties.append(("tier", tier(item)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -24,9 +26,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = (report for kind in terminalreporter.stats.values() for report in kind)
     for report in reports:
         if isinstance(report, pytest.TestReport):
-            name = tier(report.keywords)
-            tests[name] += report.when == "call"
-            seconds[name] += report.duration
+            name = dict(report.user_properties).get("tier", TIERS[0])
+            tests[str(name)] += report.when == "call"
+            seconds[str(name)] += report.duration
     for name in TIERS:
         if tests[name]:
             terminalreporter.write_line(f"{name}: {tests[name]} tests, {seconds[name]:.0f} s")

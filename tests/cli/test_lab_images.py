@@ -53,7 +53,7 @@ def test_make_images_makes_all(paths: dict[str, str]) -> None:
 
 def test_tests_wait_for_the_images() -> None:
     order = output("make", "--dry-run", "test").splitlines()
-    (tests,) = (n for n, line in enumerate(order) if line.endswith("scripts/test"))
+    (tests,) = (n for n, line in enumerate(order) if line.startswith("scripts/test "))
     assert order.index("scripts/images") < tests
 
 

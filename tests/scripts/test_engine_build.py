@@ -248,9 +248,12 @@ def test_gpuctl_finds_the_engine_that_make_engine_builds(cache: Path) -> None:
     )
 
 
-@pytest.mark.usefixtures("release")
-def test_make_engine_builds_nothing_if_the_download_works(cache: Path, fake_go: Path) -> None:
-    assert ensure_engine(silent) == Engine(cached(cache), PULUMI, "cache")
+def test_make_engine_builds_nothing_if_the_download_works(
+    cache: Path, release: Path, fake_go: Path
+) -> None:
+    assert ensure_engine(silent, f"file://{release.parent}") == Engine(
+        cached(cache), PULUMI, "cache"
+    )
     assert not fake_go.exists()
 
 
@@ -259,7 +262,8 @@ def test_make_engine_builds_if_the_download_has_another_sha256(
 ) -> None:
     release.write_bytes(b"<html>sign in</html>")
     reported: list[Progress] = []
-    assert ensure_engine(reported.append) == Engine(cached(cache), PULUMI, "cache")
+    engine = ensure_engine(reported.append, f"file://{release.parent}")
+    assert engine == Engine(cached(cache), PULUMI, "cache")
     assert "-mod=readonly" in fake_go.read_text().splitlines()
     (failed,) = [progress for progress in reported if progress.state == "failed"]
     assert failed.detail.startswith(f"file://{release} is not the pinned file and was removed: ")
