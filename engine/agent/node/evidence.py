@@ -54,6 +54,8 @@ async def collect(ip: str, port: int = 22, limit_s: float = 4.0) -> dict[str, st
     finally:  # also if the run ends first
         for source in sources.values():
             source.cancel()
+        # Their processes are killed and reaped before the event loop may end.
+        await asyncio.wait(sources.values(), timeout=_CLOSE_S)
     texts = {name: _text_of(source, 2 * limit_s) for name, source in sources.items()}
     texts["load"] = load()
     return texts
@@ -61,7 +63,7 @@ async def collect(ip: str, port: int = 22, limit_s: float = 4.0) -> dict[str, st
 
 def _text_of(source: asyncio.Future[str], limit_s: float) -> str:
     """Return the text of the source, or why there is none."""
-    if not source.done():
+    if source.cancelled() or not source.done():
         return f"not done within {limit_s:g} s\n"
     error = source.exception()
     return source.result() if error is None else f"{type(error).__name__}: {error}\n"
