@@ -49,6 +49,11 @@ class Gpuctl:
         """The names of the clusters that have a record."""
         return {path.parent.name for path in self.state.glob("clusters/*/cluster.json")}
 
+    @property
+    def program(self) -> str:
+        """How commands begin that messages show."""
+        return " ".join(("gpuctl", *self.lab.options))
+
     def words(self, *arguments: str) -> list[str]:
         """The command line."""
         if arguments[0] == "--lab":

@@ -77,7 +77,9 @@ NO_SERVICE = {
     + CODE
     + r"set capacity\.wait to \d\dm or more, or come back then",
     "block last-half-hour": rf"ends at {MINUTE}: in a block's last half hour AWS ends its instances"
-    " and starts none" + CODE + "name another: `gpuctl capacity TYPE` lists yours",
+    " and starts none"
+    + CODE
+    + r"name another: `gpuctl (--lab|--lab-name \S+) capacity TYPE` lists yours",
 }
 """By fault: what the line says after the reservation's id, as a regular expression."""
 

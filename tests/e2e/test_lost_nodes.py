@@ -173,7 +173,7 @@ def test_a_run_ends_for_its_client_when_the_head_is_powered_off(cluster: Cluster
         f"node0 was lost: its machine {head} is terminated:"
         " Client.InstanceInitiatedShutdown: Instance initiated shutdown"
     )
-    assert lines[-1] == f"gpuctl: error: run {name}: {reason}; `gpuctl up` replaces it\n"
+    assert lines[-1] == f"gpuctl: error: run {name}: {reason}; `{gpuctl.program} up` replaces it\n"
     assert any(line.startswith("-- the head has not answered for ") for line in lines)
     (run,) = [one for one in gpuctl.json("--lab", "ps") if one["run_id"] == name]
     assert (run["status"], run["exit_code"]) == ("failed", 125)

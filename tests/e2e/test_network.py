@@ -145,4 +145,4 @@ def a_colleague_has_access_until_it_is_revoked(gpuctl: Gpuctl, folder: Path) -> 
             assert shell.wait(60) == 255
         assert (revoked["machines"], revoked["unchecked"]) == (["node0", "node1"], [])
         refused = ann("--lab", "exec", "closed", "--", "whoami", code=255)
-        assert refused.count("refused your ssh keys; ask a member to run `gpuctl grant") == 2
+        assert refused.count("refused your ssh keys; ask a member to run `gpuctl ") == 2

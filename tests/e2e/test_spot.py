@@ -125,5 +125,5 @@ def assert_reservation_elsewhere_is_refused(
     assert error == (
         f"gpuctl: error: capacity.id: {reservation} is in {elsewhere}, the cluster in {zone}"
         f" (ReservationCapacityExceeded); name one in {zone}, or remove the cluster first:"
-        f" `gpuctl down {cluster}`"
+        f" `{gpuctl.program} down {cluster}`"
     )

@@ -71,8 +71,8 @@ def a_run_that_nobody_follows_leaves_everything_there(
     path = f"/data/gpuctl/saved/{run_id}"
     assert gpuctl("--lab", "attach", run_id, code=125).endswith(
         f"if the run is over, its nodes have powered off, and have left its log, metrics and"
-        f" outputs in {path}: `gpuctl up FILE` and `gpuctl attach {run_id}` get them,"
-        " `gpuctl down shared` deletes them\n"
+        f" outputs in {path}: `{gpuctl.program} up FILE` and `{gpuctl.program} attach {run_id}`"
+        f" get them, `{gpuctl.program} down shared` deletes them\n"
     )
     gpuctl("--lab", "up", str(cluster), "--yes")
     shown = gpuctl("--lab", "attach", run_id)

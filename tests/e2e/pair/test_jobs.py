@@ -214,7 +214,8 @@ def test_a_colleague_has_access_with_an_own_key_until_it_is_revoked(
     ensure_key(tmp_path / "key", "ann@laptop")
     exec_ = ("--lab", "exec", cluster, "--", "whoami")
     with ssh_agent(tmp_path / "agent", tmp_path / "key"):
-        refused = "refused your ssh keys; ask a member to run `gpuctl grant jobs yourkey.pub`"
+        grant = f"`{gpuctl.program} grant jobs yourkey.pub`"
+        refused = f"refused your ssh keys; ask a member to run {grant}"
         assert f") {refused}\n" in ann(*exec_, code=1)
         assert f") {refused}\n" in ann("--lab", "ssh", cluster, "node1", "true", code=1)
         granted = gpuctl("--lab", "grant", cluster, str(tmp_path / "key.pub"))
@@ -240,11 +241,12 @@ def test_a_colleague_has_access_with_an_own_key_until_it_is_revoked(
         own = gpuctl.state / "clusters" / cluster / "id_ed25519.pub"
         assert gpuctl("--lab", "revoke", cluster, str(own), code=2) == (
             "gpuctl: error: that is gpuctl's own key of cluster jobs, which cannot be revoked;"
-            " `gpuctl down jobs` removes the cluster\n"
+            f" `{gpuctl.program} down jobs` removes the cluster\n"
         )
         a_revoked_key_has_no_open_connection(gpuctl, ann, cluster)
         assert re.fullmatch(
-            rf"--- node\[0-1\]: exit code 255\nthe bastion \(\S+\) {re.escape(refused)}\n",
+            r"--- node\[0-1\]: exit code 255\nthe bastion \(\S+\) refused your ssh keys;"
+            r" ask a member to run `gpuctl (--lab-name \S+ )?grant jobs yourkey.pub`\n",
             ann(*exec_, code=255),
         )
     kept = gpuctl("--lab", "exec", cluster, "--", "cat .ssh/authorized_keys")
