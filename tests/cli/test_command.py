@@ -364,7 +364,7 @@ def test_ctrl_c_does_not_wait_for_a_service_that_does_not_answer(tmp_path: Path)
                 output, _ = process.communicate(timeout=50)
             finally:
                 process.kill()
-    assert output == "gpuctl: interrupted; `gpuctl status` shows what exists\n"
+    assert output == "gpuctl: interrupted; `gpuctl --region us-east-1 status` shows what exists\n"
     assert process.returncode == 130
 
 
