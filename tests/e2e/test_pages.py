@@ -16,6 +16,8 @@ from tests.docs.pages import PAGES, Command, blocks, commands
 from tests.e2e.conftest import ROOT, Gpuctl
 from tests.evidence import note
 
+pytestmark = pytest.mark.thorough
+
 START = "docs/start/getting-started.md"
 DO = (
     "docs/do/clusters.md",

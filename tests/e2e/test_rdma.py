@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, run_file
 from tests.e2e.region import what_bills
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 SAY = 'say() { echo "$(hostname):$$:$$ [0] NCCL INFO $*"; }'
 EFA = "say 'NET/OFI Selected provider is efa, fabric is efa-direct (found 4 nics)'"

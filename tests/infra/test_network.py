@@ -34,6 +34,8 @@ from tests.infra.region import (
 from tests.infra.somebodys_network import SomebodysNetwork
 from tests.labs import KEY
 
+pytestmark = pytest.mark.thorough
+
 GOLDEN = Path(__file__).parent / "golden"
 TYPES = sorted(catalogue())
 NOWHERE = {"trn2.3xlarge", "trn2.48xlarge"}

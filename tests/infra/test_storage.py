@@ -15,6 +15,8 @@ from infra.stack.stack import Stack
 from tests import golden
 from tests.infra.region import CREDENTIALS, Region, client, resolved
 
+pytestmark = pytest.mark.thorough
+
 GOLDEN = Path(__file__).parent / "golden"
 MODES: dict[str, dict[str, Any]] = {
     "efs": {"type": "efs"},

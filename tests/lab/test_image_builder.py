@@ -25,7 +25,7 @@ from lab.images import image
 from lab.images.image_builder import build_image
 from tests.labs import lab_for
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 GPUCTL = Path(sys.executable).with_name("gpuctl")
 

@@ -23,6 +23,8 @@ from tests.lab.host import NOBODY, connects_as
 from tests.lab.world import World, layout, refused
 from tests.labs import KEY, lab_for
 
+pytestmark = pytest.mark.thorough
+
 HERE = """
 import json, pathlib, sys, time
 from lab import lifecycle, places, state

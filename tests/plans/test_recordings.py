@@ -30,7 +30,7 @@ from tests.infra.region import create_boundary, region
 from tests.plans.cases import MODES, TYPES, Case
 from tests.plans.life import PLUGIN, REGION
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.thorough]
 
 FOLDER = Path(__file__).parent / "recordings"
 CASES = {

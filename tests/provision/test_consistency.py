@@ -16,7 +16,7 @@ from tests.provision.test_record import a_record
 from tests.provision.test_sweep import tagged
 from tests.provision.unbooted import nothing_boots
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.thorough]
 
 
 def test_up_again_and_down_leave_nothing(here: Region, engine: Engine) -> None:

@@ -18,7 +18,7 @@ from provision.state.store import ClusterStore
 from tests.infra.region import Region, client
 from tests.provision.unbooted import nothing_boots
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.thorough]
 
 FILE: dict[str, Any] = {"name": "demo", "nodes": 2, "instance_type": "c6i.large"}
 

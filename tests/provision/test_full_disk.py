@@ -22,6 +22,7 @@ from tests.provision.unbooted import nothing_boots
 from tests.small_disks import fill, small_disk
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.engine,
     pytest.mark.lab,
     # Coroutines of the SDK are left where its program is broken off; collected, they ask an engine.

@@ -32,7 +32,7 @@ from provision.state.store import ClusterStore
 from tests.infra.region import Region, administrator, client, stored_resources
 from tests.infra.somebodys_network import SomebodysNetwork
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.thorough]
 
 P4D = "p4d.24xlarge"
 ZONES = ["us-east-1a", "us-east-1b", "us-east-1c"]

@@ -28,7 +28,7 @@ from provision.state.store import ClusterStore
 from tests.infra.region import Region, client
 from tests.infra.somebodys_network import SomebodysNetwork
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.thorough]
 
 KEY = " ".join(generate_pair("root@host")[1].split()[:2])
 CONSOLE = f"-----BEGIN SSH HOST KEY KEYS-----\n{KEY} root@host\n-----END SSH HOST KEY KEYS-----\n"

@@ -21,7 +21,7 @@ from provision.preflight.replacements import OlderSettings
 from tests.infra.region import Region, client
 from tests.provision.unbooted import nothing_boots
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.thorough]
 
 FILE: dict[str, Any] = {"name": "demo", "nodes": 2, "instance_type": "c6i.large"}
 INSTANCE = "aws:ec2/instance:Instance"

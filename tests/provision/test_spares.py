@@ -18,6 +18,8 @@ from provision.nodes.spares import Choice, choose
 from provision.state.store import ClusterStore
 from tests.infra.region import Region
 
+pytestmark = pytest.mark.thorough
+
 THREE = ("node0", "node1", "node2")
 
 

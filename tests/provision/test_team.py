@@ -23,7 +23,7 @@ from tests.infra.test_stack import left
 from tests.labs import KEY
 from tests.provision.unbooted import nothing_boots
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.thorough]
 
 
 LEFT_LOCK = {

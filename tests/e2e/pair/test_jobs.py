@@ -18,7 +18,7 @@ from tests.e2e.region import what_bills
 from tests.e2e.ssh_agents import a_colleague, ssh_agent
 from tests.engine.webhooks import webhook
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 
 def units(gpuctl: Gpuctl, cluster: str) -> str:
