@@ -34,7 +34,7 @@ def test_ctrl_c_in_the_middle_of_up(gpuctl: Gpuctl, tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=120)
     assert process.returncode == 130, output
-    assert "gpuctl down halted" in output
+    assert f"{gpuctl.program} down halted" in output
     assert [c["name"] for c in gpuctl.json("--lab", "status")] == ["halted"]
     gpuctl("--lab", "down", "halted", "--yes")
     assert what_bills(gpuctl, "halted") == {}
@@ -56,7 +56,7 @@ def test_kill_9_in_the_middle_of_a_run_and_ctrl_c_in_the_middle_of_down(
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=120)
     assert process.returncode == 130, output
-    assert "gpuctl down both" in output
+    assert f"{gpuctl.program} down both" in output
     gpuctl("--lab", "down", "both", "--yes")
     assert what_bills(gpuctl, "both") == {}
     assert gpuctl.json("--lab", "ps")[0]["status"] == "failed"  # its cluster was removed
