@@ -103,17 +103,17 @@ def up(
 def _show_ready(
     here: "ChosenTarget", inventory: "Inventory", plan: "FleetPlan", out: "Output"
 ) -> None:
-    steps = () if out.as_json else _next_steps(here, inventory, plan, out.program)
+    steps = () if out.as_json else _next_steps(here, inventory, plan, out)
     out.show(inventory.model_dump(mode="json"), (*_lines(inventory), *steps))
 
 
 def _next_steps(
-    here: "ChosenTarget", inventory: "Inventory", plan: "FleetPlan", program: str
+    here: "ChosenTarget", inventory: "Inventory", plan: "FleetPlan", out: "Output"
 ) -> "Iterator[str]":
     """Yield what the cluster costs and until when, and which commands come next."""
-    name = inventory.cluster
+    name, program = inventory.cluster, out.program
     rate = "an unknown price" if plan.hourly_usd is None else money(plan.hourly_usd)
-    yield f"It costs {rate} per hour {_until(here, plan, name)}."
+    yield f"It costs {rate} per hour {out.with_options(_until(here, plan, name))}."
     yield "Next:"
     yield f"  {program} run RUN_FILE --cluster {name}"
     yield f"  {program} ssh {name}"

@@ -180,15 +180,15 @@ class RunView:
 
     def next_steps(self, run_id: str, *, is_removed: bool) -> None:
         """Say what goes on costing, and which commands come next; nothing with `--json`."""
-        inventory, program = self._inventory, self._out.program
+        inventory = self._inventory
         if inventory is not None and not is_removed:
             price = run_events.nodes_usd_h(inventory)
             rate = "" if price is None else f", and its nodes cost {money(price)} per hour"
             self._out.note(
-                f"Cluster {inventory.cluster} goes on{rate}: `{program} down {inventory.cluster}`"
+                f"Cluster {inventory.cluster} goes on{rate}: `gpuctl down {inventory.cluster}`"
                 " removes it"
             )
-        self._out.note(f"Next: `{program} logs {run_id}`, `{program} report {run_id}`")
+        self._out.note(f"Next: `gpuctl logs {run_id}`, `gpuctl report {run_id}`")
 
     def _name(self, rank: int) -> str:
         return self._names[rank]

@@ -53,6 +53,7 @@ def the_nodes_come_whole_in_the_third_zone(gpuctl: Gpuctl, file: Path) -> str:
         tried = read_until(up, "capacity: us-east-1c: done")
         lost = time.monotonic() - began
         lines += tried + read_until(up, "Cluster main is ready")
+        read_until(up, f" per hour until `{gpuctl.program} down main`: it has no lease.\n")
         assert up.wait(60) == 0
     assert lost < 10
     assert [line.split(" in ")[0].strip() for line in tried if "failed" in line] == [
