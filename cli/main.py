@@ -224,7 +224,7 @@ def _report(given: Options) -> str:
 
 def _exit_code(error: GpuctlError, given: Options) -> int:
     """Return the exit code of an error."""
-    if given.has_terraform_codes:
+    if given.has_terraform_codes and error.exit_code == ExitCode.INPUT:
         return ExitCode.FAILED
     return _own_failure(given) if error.exit_code == ExitCode.FAILED else error.exit_code
 

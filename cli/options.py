@@ -65,7 +65,7 @@ class Options:
     command: str = ""
     """The command of the line, once the parser knows it."""
     has_terraform_codes: bool = False
-    """Whether the command ends with 1 after each error: 2 means that there are changes."""
+    """True for `plan --detailed-exitcode`: wrong input ends it with 1, because 2 means changes."""
     log: CommandLog | None = field(default=None, compare=False)
     """The log of the command, once it has begun."""
 
