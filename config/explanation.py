@@ -1,4 +1,4 @@
-"""What a diagnostic, an error code of AWS or a field of a file means: `gpuctl explain`.
+"""Explain a diagnostic, an error code of AWS or a field of a file: `gpuctl explain`.
 
 The texts are those of the pages in docs/look-up: tables of codes, and the models of files.
 """
@@ -39,7 +39,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a name means; `subject` is a diagnostic, an error code of AWS, or a part of a file.
+    """The explanation of a name: a diagnostic, an error code of AWS, or a part of a file.
 
     A text is empty where there is none. `field` is None for a code, and for a whole file; `keys`
     are those of a mapping.

@@ -47,7 +47,7 @@ class Prerequisite:
 
 @dataclass(frozen=True)
 class Host:
-    """What the lab needs to know of a machine.
+    """The facts about a machine that the lab needs.
 
     `capabilities` are the bits of this process, `search_path` is that of commands, `keyring` the
     file with Debian's keys, `resolvers` the nameservers that machines of the lab can ask.

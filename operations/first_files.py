@@ -7,12 +7,10 @@ from pathlib import Path
 from config.catalogue.instance_types import catalogue, is_instance_type
 from config.errors import InputError
 from config.loading import templates
-from config.loading.load import Warn, ignore, load_run
-from config.loading.substitutions import NO_SUBSTITUTIONS, Substitutions
+from config.loading.load import load_run
 from config.run.requirements import Requires
 from config.yaml.hints import names_hint
 from engine.plan import proposal as engine_proposal
-from operations import proposal
 from operations.chosen_target import ChosenTarget
 from operations.proposal import Proposal
 
@@ -47,17 +45,6 @@ def first_files(here: ChosenTarget, job: str, gpu: str) -> FirstFiles:
     run = load_run(file).model_copy(update={"requires": _requires(gpu)})
     proposed = engine_proposal.propose(run, here.region)
     return FirstFiles(proposed, file.read_text(encoding="utf-8"))
-
-
-def for_run_file(
-    here: ChosenTarget,
-    run_file: Path,
-    *,
-    substitutions: Substitutions = NO_SUBSTITUTIONS,
-    warn: Warn = ignore,
-) -> FirstFiles:
-    """Return the cluster that a run file or manifest asks for; InputError if it names no type."""
-    return FirstFiles(proposal.propose(here, run_file, substitutions=substitutions, warn=warn))
 
 
 def write_files(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:

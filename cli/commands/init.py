@@ -13,7 +13,7 @@ from cli.options import RuntimesOption, SetOption, chosen_target, output
 from cli.render import proposal as proposal_text
 from config.errors import InputError
 from config.loading import substitutions
-from operations import first_files
+from operations import first_files, proposal
 
 if TYPE_CHECKING:
     from cli.output import Output
@@ -55,7 +55,8 @@ def init(
                 "--for names the run: --type and --gpu would describe another one", "leave them out"
             )
         given = substitutions.Substitutions(tuple(set_ or ()), runtimes)
-        files = first_files.for_run_file(here, for_, substitutions=given, warn=out.complain)
+        proposed = proposal.propose(here, for_, substitutions=given, warn=out.complain)
+        files = first_files.FirstFiles(proposed)
         run_file = for_
     else:
         job = job or _ask("What to run?", "--type", out, first_files.JOBS)

@@ -41,7 +41,7 @@ INTERRUPTED_HEAD_S = 60
 
 @dataclass(frozen=True)
 class Limits:
-    """What a client that follows a run takes from its head, and how long it waits for it.
+    """The limits of a client that follows a run: what it takes at most, how long it waits.
 
     A head that does not answer is retried for `reconnect_s` seconds, while the run goes on there;
     the caller hears of it after `silent_s`. The others are the most of the run's events, of its
