@@ -203,7 +203,11 @@ class Cluster:
             self._watcher.warn(text)
         _check_consent(prepared, set(secrets), send)
         ready = runs.make_ready(
-            self._here, prepared, check_nodes=check_health, watcher=self._watcher
+            self._here,
+            prepared,
+            check_nodes=check_health,
+            forwards_ports=False,
+            watcher=self._watcher,
         )
         runs.start(self._here, ready, watcher=self._watcher)
         return Run(ready.plan.run_id, self._caller)

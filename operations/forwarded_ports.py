@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from config.errors import InputError
 from nodes.inventory import Inventory
 from nodes.openssh import write_openssh_config
 from operations.watcher import Watcher
@@ -18,6 +19,23 @@ from operations.watcher import Watcher
 _END_S = 5
 _AGAIN_AT_MOST_S = 60.0
 _Tunnel = subprocess.Popen[bytes]
+
+
+def check_ports(ports: Sequence[str]) -> None:
+    """Raise InputError if a port that the run file names cannot be used on this machine.
+
+    That is if a program listens on it, if only root may, or if the run file names it twice.
+    """
+    named = [number for number, _ in map(_numbers, ports) if number]
+    refused = {port: reason for port in named if (reason := _refusal(port))}
+    refused |= {port: "is named twice" for port in named if named.count(port) > 1}
+    if refused:
+        reasons = ", ".join(f"{port} {reason}" for port, reason in refused.items())
+        remote = next(remote for local, remote in map(_numbers, ports) if local in refused)
+        raise InputError(
+            f"ports cannot be forwarded to this machine: {reasons}",
+            f"write another port before the colon, or a star for any free port: '*:{remote}'",
+        )
 
 
 @contextlib.contextmanager
@@ -31,8 +49,8 @@ def forwarded(
 ) -> Iterator[None]:
     """Forward the ports to the node while the block runs; note where each of them is.
 
-    A port that is taken on this machine gets a free one instead. Without the program `ssh` there
-    is a warning, and the run goes on without ports. An ssh that has ended is noticed within
+    A port that is taken by now gets a free one instead: the run exists already. Without the program
+    `ssh` there is a warning, and the run goes on without ports. An ssh that has ended is noticed within
     `look_s` and replaced after `again_s`, which doubles while it ends again.
     """
     if not ports:
@@ -119,19 +137,32 @@ def _tunnel(pairs: Sequence[tuple[int, int]], inventory: Inventory, node: str) -
 
 
 def _pair(port: str) -> tuple[int, int]:
-    """Return the port on this machine, and the node's."""
+    """Return a port that is free on this machine, and the node's."""
+    local, remote = _numbers(port)
+    return (_any_free_port() if not local or _refusal(local) else local), remote
+
+
+def _numbers(port: str) -> tuple[int, int]:
+    """Return the port on this machine, 0 for any, and the node's."""
     local, colon, remote = port.rpartition(":")
-    number = 0 if local == "*" else int(local if colon else remote)
-    return _free_port(number), int(remote)
+    return (0 if local == "*" else int(local if colon else remote)), int(remote)
 
 
-def _free_port(port: int) -> int:
-    """Return the port if nobody listens on it, else a free one; any for 0."""
+def _refusal(port: int) -> str:
+    """Return why gpuctl cannot listen on the port; empty if it can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
+        except PermissionError:
+            return "is for root alone"
         except OSError:
-            return _free_port(0)
+            return "is in use"
+    return ""
+
+
+def _any_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
         number: int = probe.getsockname()[1]
         return number

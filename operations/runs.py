@@ -27,7 +27,7 @@ from engine.session.following import LIMITS, Limits, OnEvent
 from engine.session.session import Answer, OnInterrupt
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
-from operations.forwarded_ports import forwarded
+from operations.forwarded_ports import check_ports, forwarded
 from operations.kept_logs import remove_old_logs
 from operations.lost_head import head_watch, lost_head, power_off_hint
 from operations.prepared_run import PreparedRun
@@ -104,14 +104,18 @@ def make_ready(
     prepared: PreparedRun,
     *,
     check_nodes: bool = True,
+    forwards_ports: bool = True,
     watcher: Watcher = LoggingWatcher(),
 ) -> ReadyRun:
     """Send the run's code, and pull its image, which the plan then pins.
 
-    Meanwhile the nodes are checked: NodeError if one is not fit for jobs. Raises StateError first
-    if the run could not be recorded.
+    Meanwhile the nodes are checked: NodeError if one is not fit for jobs. Raises first InputError
+    if its ports are taken on this machine, unless nothing `forwards_ports`, and StateError if the
+    run could not be recorded.
     """
     plan, inventory = prepared.plan, prepared.inventory
+    if forwards_ports:
+        check_ports(plan.ports)
     store = here.cluster_store(inventory.cluster)
     with History(store.target.runs) as history:
         history.check_writable()

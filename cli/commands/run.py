@@ -137,7 +137,13 @@ def run(
         return
     _confirm(prepared, secret or (), send or (), out)
     with out.progress() as progress:
-        ready = runs.make_ready(here, prepared, check_nodes=not no_health, watcher=progress)
+        ready = runs.make_ready(
+            here,
+            prepared,
+            check_nodes=not no_health,
+            forwards_ports=not detach,
+            watcher=progress,
+        )
     plan, on_removed = ready.plan, followed_run.teardown_view(out)
     if detach:
         with out.progress() as progress:

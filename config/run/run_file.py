@@ -133,8 +133,8 @@ class Run(Model):
     )
     ports: tuple[Port, ...] = Field(
         default=(),
-        description="Ports of node 0 on this machine while `run` or `attach` follows: `8000`,"
-        " `80:8000`.",
+        description="Ports of node 0 on this machine while `run` or `attach` follows: `8000`;"
+        " `80:8000` on port 80; `*:8000` on any free one.",
     )
     requires: Requires | None = Field(default=None, description="What the nodes must be.")
     workdir: Workdir = None

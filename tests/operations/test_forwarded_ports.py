@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from cli.output import Output
+from config.errors import InputError
 from nodes.inventory import Inventory
-from operations.forwarded_ports import forwarded
+from operations.forwarded_ports import check_ports, forwarded
 from tests.engine.conftest import make_inventory
 
 # It reports its process and its arguments, and waits until it is ended.
@@ -107,3 +108,45 @@ def test_without_ssh_the_run_goes_on(
     assert capsys.readouterr().err == (
         "gpuctl: warning: ports are not forwarded: the program `ssh` is not installed\n"
     )
+
+
+def refusal(*ports: str) -> str:
+    with pytest.raises(InputError) as caught:
+        check_ports(ports)
+    return str(caught.value)
+
+
+def test_a_port_in_use_is_an_error_before_the_run_starts() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        busy = taken.getsockname()[1]
+        assert refusal("*:80", f"{busy}:81") == (
+            f"ports cannot be forwarded to this machine: {busy} is in use; write another port"
+            " before the colon, or a star for any free port: '*:81'"
+        )
+        check_ports(("*:80", "*:81"))
+    check_ports((f"{busy}:81",))
+
+
+def test_a_port_that_is_named_twice_is_an_error() -> None:
+    assert refusal("18265", "18265:80") == (
+        "ports cannot be forwarded to this machine: 18265 is named twice; write another port"
+        " before the colon, or a star for any free port: '*:18265'"
+    )
+
+
+def test_a_port_of_root_is_an_error_for_other_users() -> None:
+    least = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+    if least <= 80:
+        pytest.skip("this kernel lets everybody listen on port 80")
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        assert refusal("80:8000") == (
+            "ports cannot be forwarded to this machine: 80 is for root alone; write another port"
+            " before the colon, or a star for any free port: '*:8000'"
+        )
+    finally:
+        os.seteuid(user)

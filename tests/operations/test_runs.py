@@ -2,6 +2,7 @@
 
 import json
 import logging
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,20 @@ def test_a_prepared_run_names_what_a_person_has_to_agree_to(
     )
     assert run.credentials == (prepared_run.Credential("AWS_SECRET_ACCESS_KEY", "the job"),)
     assert run.outside_paths == (tmp_path / "data",)
+    assert known.list_runs(HERE) == (), "nothing was started"
+
+
+def test_a_run_whose_port_is_taken_does_not_start(cluster: Target, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError) as caught:
+            runs.make_ready(HERE, prepared(tmp_path, f"commands: [x]\nports: ['{port}']\n"))
+    assert str(caught.value) == (
+        f"ports cannot be forwarded to this machine: {port} is in use; write another port before"
+        f" the colon, or a star for any free port: '*:{port}'"
+    )
     assert known.list_runs(HERE) == (), "nothing was started"
 
 
