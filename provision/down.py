@@ -26,9 +26,8 @@ from provision.aws.resources import (
 )
 from provision.billing.cost import spent_usd
 from provision.billing.ledger import keep as keep_cost
-from provision.permissions.actions import needed
+from provision.permissions.actions import Feature, needed
 from provision.permissions.check import missing_permissions
-from provision.permissions.provider_calls import Feature
 from provision.removal.sweep import sweep
 from provision.state.record import (
     ClusterRecord,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from config.catalogue.ec2_actions import EC2_ACTIONS
+from config.catalogue.iam_actions import ACTION_SCOPES
 from config.catalogue.instance_types import BASTION_TYPE
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import CLUSTER_TAG
@@ -89,7 +89,8 @@ def permissions(target: Target) -> tuple[Permission, ...]:
 def _tags(operation: str) -> list[dict[str, Any]]:
     """Return the tag that gpuctl's policy requires of everything new."""
     tag = {"Key": CLUSTER_TAG, "Value": _NAME}
-    return [{"ResourceType": kind, "Tags": [tag]} for kind in EC2_ACTIONS[operation].makes]
+    makes = ACTION_SCOPES[f"ec2:{operation}"].makes
+    return [{"ResourceType": kind, "Tags": [tag]} for kind in makes]
 
 
 def _simulated(target: Target, tried: set[str]) -> Iterator[Permission]:

@@ -1,6 +1,6 @@
 """The actions and resources that AWS checks for one request, with their condition keys.
 
-Sources: the Service Authorization Reference (config/catalogue/ec2_actions.py), "Grant permission to
+Sources: the Service Authorization Reference (config/catalogue/iam_actions.py), "Grant permission to
 tag Amazon EC2 resources during creation" in the EC2 User Guide, and what EFS's and FSx's API
 references say about further permissions (read 2026-11-23).
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from config.catalogue.ec2_actions import EC2_ACTIONS, Ec2Action
+from config.catalogue.iam_actions import ACTION_SCOPES, LINKED_ROLES, ActionScope, resource_arn
 from lab.requests.wire import NAMES, Request
 
 Tags = Mapping[str, str]
@@ -38,12 +38,6 @@ LINKED_ROLE = "iam:CreateServiceLinkedRole"
 """The action that an account's first spot instance or file system needs.
 
 The lab's account never has one of the roles, so there each of them needs it."""
-
-_LINKED_ROLES = {
-    "spot": "AWSServiceRoleForEC2Spot",
-    "elasticfilesystem": "AWSServiceRoleForAmazonElasticFileSystem",
-    "fsx": "AWSServiceRoleForAmazonFSx",
-}
 
 
 @dataclass(frozen=True)
@@ -106,10 +100,10 @@ class _View:
         name, given = self.request.name, self.request.parameters
         if name in ("CreateTags", "DeleteTags"):
             tags = _request_tags(given.get("Tags", ()))
-            for asked in given.get("Resources", ()):
-                yield from self._existing(self.action, asked, _TYPES.values(), tags)
+            for resource in given.get("Resources", ()):
+                yield from self._existing(self.action, resource, _TYPES.values(), tags)
             return
-        kinds = EC2_ACTIONS.get(name)
+        kinds = ACTION_SCOPES.get(self.action)
         if kinds is None:
             yield from self.plain()
             return
@@ -125,7 +119,7 @@ class _View:
             name = profile.get("Name") or str(profile.get("Arn")).rpartition("/")[2]
             yield from self._passed(self.account.passed(name))
 
-    def _made(self, kinds: Ec2Action, given: Mapping[str, Any]) -> Iterator[Check]:
+    def _made(self, kinds: ActionScope, given: Mapping[str, Any]) -> Iterator[Check]:
         """Yield the checks of new resources, and of the tags that they get."""
         specifications = [
             *given.get("template", {}).get("TagSpecifications", ()),
@@ -229,7 +223,7 @@ class _View:
             yield Check("iam:PassRole", role, {"iam:PassedToService": "ec2.amazonaws.com"})
 
     def _linked_role(self, service: str) -> Check:
-        path = f"aws-service-role/{service}.amazonaws.com/{_LINKED_ROLES[service]}"
+        path = f"aws-service-role/{service}.amazonaws.com/{LINKED_ROLES[service]}"
         return Check(LINKED_ROLE, f"arn:aws:iam::{self.account.number}:role/{path}")
 
     def of_ssm(self) -> Iterator[Check]:
@@ -256,10 +250,8 @@ class _View:
         yield Check(self.action, f"arn:aws:ssm:{region}::document/{given.get('DocumentName')}")
 
     def _arn(self, kind: str, resource: str = "*") -> str:
-        place = self.place
-        if kind in ("image", "snapshot"):
-            place = place.partition(":")[0] + ":"
-        return f"arn:aws:ec2:{place}:{kind}/{resource}"
+        region, _, account = self.place.partition(":")
+        return resource_arn("ec2", kind, resource, partition="aws", region=region, account=account)
 
 
 def _named(operation: str, given: Mapping[str, Any]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 Only a policy can refuse them, so they are sent while the lab enforces one: a permission that is
 missing on AWS is missing in the lab too. What each type sends:
-`provision.permissions.provider_calls`.
+`provision.permissions.actions`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

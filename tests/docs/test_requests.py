@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from provision.permissions.provider_calls import CALLS, SPOT
+from provision.permissions.actions import NEEDS, Feature
 from tests.docs.pages import HOME
 from tests.plans.requests import GOLDEN, LAUNCH, TYPES
 
@@ -102,19 +102,30 @@ def only_under_a_policy() -> set[str]:
     return {name.replace("_", "") for name in called_by(further) - always}
 
 
+def needed_by(resource_type: str, feature: Feature | None, phase: str) -> tuple[str, ...]:
+    (need,) = (
+        need
+        for need in NEEDS
+        if (need.resource_type, need.feature, need.phase) == (resource_type, feature, phase)
+    )
+    return need.actions
+
+
 def provider_rows() -> Iterator[str]:
     """The table: an operation with a star is one that the lab's provider sends under a policy."""
     rare = only_under_a_policy()
-    tables = {**CALLS, "aws:ec2/instance:Instance, spot": SPOT}
-    for name, calls in tables.items():
+    types = dict.fromkeys((need.resource_type, need.feature) for need in NEEDS if need.resource_type)
+    for name, feature in types:
         cells = []
         for phase in PHASES:
-            operations = [action.partition(":")[2] for action in getattr(calls, phase)]
+            actions = needed_by(name, feature, phase)
+            operations = [action.partition(":")[2] for action in actions]
             shown = [one for one in operations if one not in ("CreateTags", "DeleteTags")]
             stars = (f"`{one}`{'*' if one.lower() in rare else ''}" for one in shown)
             cells.append(", ".join(stars) or "-")
         kind = name.partition(":")[2].replace("/", ".", 1)
         kind = ".".join((kind.partition(".")[0], kind.partition(":")[2]))
+        kind += ", spot" if feature == "spot" else ""
         yield f"| `{kind}` | {' | '.join(cells)} |"
 
 

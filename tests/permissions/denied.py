@@ -12,9 +12,8 @@ from config.progress import silent
 from config.target import Target
 from lab import fault_kinds, fault_table, session_manager_plugin
 from provision.down import down
-from provision.permissions.actions import COMMANDS, FEATURES, needed, optional
+from provision.permissions.actions import COMMANDS, FEATURES, Feature, needed, optional
 from provision.permissions.policy import policy, split
-from provision.permissions.provider_calls import Feature
 from tests.infra.region import Region, create_boundary
 from tests.permissions.commands import Commands, Effort
 

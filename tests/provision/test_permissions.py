@@ -12,7 +12,7 @@ from typing import Any
 import boto3
 import pytest
 
-from config.catalogue.ec2_actions import EC2_ACTIONS
+from config.catalogue.iam_actions import ACTION_SCOPES, is_change
 from config.cluster.cluster_file import Cluster
 from config.errors import CloudError, InfraError, InputError
 from config.progress import Progress, silent
@@ -30,9 +30,8 @@ from provision.aws.resources import find_all
 from provision.down import down
 from provision.permissions.actions import (
     COMMANDS,
-    PARTS,
+    NEEDS,
     features_of,
-    is_change,
     needed,
     optional,
 )
@@ -47,7 +46,6 @@ from provision.permissions.policy import (
     size,
     split,
 )
-from provision.permissions.provider_calls import ALL_CALLS, CALLS, SPOT
 from provision.preflight.preflight import resolve
 from provision.state.store import ClusterStore
 from tests import golden
@@ -109,7 +107,7 @@ def test_every_call_of_gpuctl_is_in_the_table_and_nothing_else() -> None:
     for path in (ROOT / "provision").rglob("*.py"):
         named = (WAITERS.get(name, name) for name in methods(path))
         called |= {name for name in named if name in known}
-    listed = {action for part in PARTS for action in part.actions} - IMPLIED | FREE
+    listed = _listed(provider=False) - IMPLIED | FREE
     assert {name for name in called if not known[name] & listed} == set()
     by_action = {action: name for name, actions in known.items() for action in actions}
     assert {action for action in listed if by_action[action] not in called} == set()
@@ -126,7 +124,8 @@ def test_every_type_of_the_program_has_its_calls(target: Target) -> None:
         for name in resources_of(resolved(target, **cluster))
         if not name.startswith("pulumi:")
     }
-    assert types == CALLS.keys() == TYPES.keys()
+    called = {need.resource_type for need in NEEDS} - {""}
+    assert types == called == TYPES.keys()
 
 
 def test_the_labs_provider_makes_no_call_that_the_table_has_not() -> None:
@@ -138,7 +137,8 @@ def test_the_labs_provider_makes_no_call_that_the_table_has_not() -> None:
         names = {name for one in ours if one is not Resource for name in _called_by(one)}
         actions = {action for name in names for action in known.get(name, ())}
         actions = {action for action in actions if action.startswith(f"{service}:")}
-        if lacking := actions - {*CALLS[token].all(), *SPOT.all()}:
+        calls = (need.actions for need in NEEDS if need.resource_type == token)
+        if lacking := actions.difference(*calls):
             extra[token] = lacking
     assert extra == {}
 
@@ -152,8 +152,13 @@ def test_the_lab_enforces_every_call_of_the_real_provider() -> None:
         for action in known.get(name, ())
     }
     implied = set(methods(ROOT / "lab" / "authorization" / "checks.py"))
-    listed = {action for calls in ALL_CALLS for action in calls.all()}
-    assert listed - sent - implied == set()
+    assert _listed(provider=True) - sent - implied == set()
+
+
+def _listed(*, provider: bool) -> set[str]:
+    """The actions of Pulumi's provider, or those of gpuctl's own calls."""
+    needs = [need for need in NEEDS if bool(need.resource_type) == provider]
+    return {action for need in needs for action in need.actions}
 
 
 def _called_by(kind: type) -> set[str]:
@@ -166,11 +171,12 @@ def _called_by(kind: type) -> set[str]:
     return {node.attr for node in ast.walk(found) if isinstance(node, ast.Attribute)}
 
 
-def test_every_change_of_ec2_has_its_resource_types() -> None:
-    changes = {action for action in needed() if action.startswith("ec2:") and is_change(action)}
-    reads = {action for action in needed() if action.startswith("ec2:")} - changes
-    assert changes == {f"ec2:{name}" for name in EC2_ACTIONS} | {"ec2:CreateTags", "ec2:DeleteTags"}
-    assert all(re.match("ec2:(Describe|Get)", action) for action in reads)
+def test_every_change_has_its_resource_types() -> None:
+    changes = {action for action in needed() if is_change(action)}
+    assert needed() - changes == {
+        action for action in needed() if re.search(":(Describe|Get|List|Simulate)", action)
+    }
+    assert {action for action in ACTION_SCOPES if is_change(action)} == changes
 
 
 def test_a_cluster_needs_only_the_actions_of_what_it_has() -> None:
