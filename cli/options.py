@@ -34,6 +34,13 @@ WatchOption = Annotated[
     bool, typer.Option("--watch", "-w", help="Draw it again every 5 seconds, until Ctrl-C.")
 ]
 
+OutputsOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Put outputs in DIR/RUN; by default outputs/RUN next to the run file."
+    ),
+]
+
 FoldOption = Annotated[bool, typer.Option("--fold", help="Print equal lines of many ranks once.")]
 
 SetOption = Annotated[

@@ -1,6 +1,7 @@
 """A run of the Python API."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Literal
 
 from config.errors import InputError
@@ -68,16 +69,19 @@ class Run:
         *,
         on_event: OnEvent = _ignore,
         on_interrupt: Literal["stop", "detach"] = "detach",
+        outputs: str | Path | None = None,
     ) -> EndedRun:
         """Follow the run to its end, and do there what `gpuctl run` does; return all of it.
 
         It forwards the run's ports, makes lost nodes again, fetches the outputs, and removes the
-        cluster if the run says so. `on_event` gets every event from the run's beginning. Ctrl-C
-        stops the run or leaves it alone; then Detached is raised. A run that is over is replayed.
+        cluster if the run says so. Outputs come back to `outputs/RUN`, by default to the folder
+        that was chosen when the run started here, else to `./outputs/RUN`. `on_event` gets every
+        event from the run's beginning. Ctrl-C stops the run or leaves it alone; then Detached is
+        raised. A run that is over is replayed.
         """
-        record = self.record()
+        record, folder = self.record(), None if outputs is None else Path(outputs)
         if record.is_over:
-            first = past_run.first_event(self._here, record, watcher=self._watcher)
+            first = past_run.first_event(self._here, record, outputs=folder, watcher=self._watcher)
             return past_run.replay(
                 self._here, record, first, on_event=on_event, watcher=self._watcher
             )
@@ -86,6 +90,7 @@ class Run:
             runs.find_started(self._here, record),
             on_event=on_event,
             on_interrupt=lambda: on_interrupt,
+            outputs=folder,
             watcher=self._watcher,
         )
         shared_runs.share_ended_run(self._here, watcher=self._watcher)

@@ -20,7 +20,8 @@ class RunOptions(TypedDict, total=False):
     `env` sets variables (`NAME=VALUE`), `nodes` the number of nodes, `on_stop` says whether the
     cluster is kept or destroyed. `values` are those of a manifest's `${NAME}` (`NAME=VALUE`),
     `runtimes` is the folder of the runtimes that it names. `no_image` runs on the nodes themselves.
-    `strict` refuses unknown keys in dstack's files. With `queue` the run waits while other runs
+    `strict` refuses unknown keys in dstack's files. Outputs come back to `outputs/RUN`, by default
+    to `outputs/RUN` next to the run file. With `queue` the run waits while other runs
     have its nodes.
     """
 
@@ -31,6 +32,7 @@ class RunOptions(TypedDict, total=False):
     on_stop: OnStop
     no_image: bool
     strict: bool
+    outputs: str | Path
     queue: bool
 
 
@@ -53,6 +55,7 @@ def prepare(
         tuple(options.get("env", ())), None if nodes is None else str(nodes), values
     )
     strict = options.get("strict", False)
+    outputs = options.get("outputs")
     return prepared_run.prepare(
         caller.target,
         load.load_run(file, overrides, caller.watcher.warn, is_strict=strict),
@@ -61,6 +64,7 @@ def prepare(
         inventory=None if inventory is None else prepared_run.saved_inventory(inventory),
         on_stop=options.get("on_stop"),
         no_image=options.get("no_image", False),
+        outputs=None if outputs is None else Path(outputs),
         queue=options.get("queue", False),
         ask_head=inventory is None,
     )

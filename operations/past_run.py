@@ -6,7 +6,8 @@ from config.errors import GpuctlError, InputError, RunError
 from engine.plan.remote_paths import saved_folder
 from engine.record.events import FirstEvent
 from engine.record.history import RunRecord
-from engine.record.journal_copy import evidence_folder, outputs_folder, recorded_events
+from engine.record.journal_copy import evidence_folder, recorded_events
+from engine.record.outputs_folder import choose_outputs, outputs_folder
 from engine.record.result import ResultCollector
 from engine.session.following import OnEvent
 from engine.session.saved_run import fetch_saved
@@ -19,13 +20,21 @@ from operations.watcher import LoggingWatcher, Watcher
 
 
 def first_event(
-    here: ChosenTarget, record: RunRecord, *, watcher: Watcher = LoggingWatcher()
+    here: ChosenTarget,
+    record: RunRecord,
+    *,
+    outputs: Path | None = None,
+    watcher: Watcher = LoggingWatcher(),
 ) -> FirstEvent:
     """Return the first event of a run that is over; InputError if its logs are not kept any more.
 
     The journal is this machine's copy, or that of a colleague's run from the team's bucket, or what
-    a lost run left in the shared storage of its cluster.
+    a lost run left in the shared storage of its cluster. Outputs that have not come back yet come
+    to `outputs/RUN`; InputError if they are in another folder.
     """
+    if outputs is not None:
+        parent = outputs.expanduser().absolute()
+        choose_outputs(here.state / "runs", record.run_id, parent)
     fetch_journal(here, record, watcher)
     if record.is_lost:
         _fetch_saved(here, record, watcher)
@@ -69,9 +78,14 @@ def late_outputs(here: ChosenTarget, started: FirstEvent, watcher: Watcher) -> P
     A client that only waits (`gpuctl wait`, `gpuctl logs`) leaves them on the nodes.
     """
     runs = here.state / "runs"
+    if not started.outputs:
+        return None
     kept = outputs_folder(runs, started.run_id)
-    if kept.exists() or not started.outputs or here.is_lab_down():
-        return kept if kept.exists() else None
+    if kept.exists():
+        watcher.note(f"-- outputs are in {kept}")
+        return kept
+    if here.is_lab_down():
+        return None
     try:
         inventory = here.cluster_store(started.cluster).inventory(started.cluster)
     except InputError:  # the cluster is gone

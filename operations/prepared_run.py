@@ -16,6 +16,7 @@ from engine.plan.named_scripts import with_scripts
 from engine.plan.repository import checkout
 from engine.plan.secrets import credentials, is_notifications_alone
 from engine.plan.source_tree import Tree, tree_of
+from engine.record.outputs_folder import OUTPUTS, check_outputs
 from nodes.inventory import Inventory
 from operations import proposal, run_queue
 from operations.chosen_target import ChosenTarget
@@ -38,15 +39,16 @@ class Credential:
 class PreparedRun:
     """A run that may start: `plan` is what runs, on the nodes of `inventory`.
 
-    `tree` has the files that travel to the nodes. A person has to agree that the run takes the
-    `credentials` of the environment, and that it sends the `outside_paths`, which are not in the
-    run file's folder: to start it is to agree.
+    `tree` has the files that travel to the nodes; outputs come back to `outputs/RUN`. A person has
+    to agree that the run takes the `credentials` of the environment, and that it sends the
+    `outside_paths`, which are not in the run file's folder: to start it is to agree.
     """
 
     run: Run
     plan: LaunchPlan
     inventory: Inventory
     tree: Tree | None
+    outputs: Path
     credentials: tuple[Credential, ...]
     outside_paths: tuple[Path, ...]
 
@@ -65,6 +67,7 @@ def prepare(
     inventory: Inventory | None = None,
     on_stop: OnStop | None = None,
     no_image: bool = False,
+    outputs: Path | None = None,
     queue: bool = False,
     ask_head: bool = True,
 ) -> PreparedRun:
@@ -72,9 +75,10 @@ def prepare(
 
     `file` is the run file: what the run sends is relative to its folder. `cluster` is by default
     that of the run file, or the only one; `inventory` plans for nodes that need not exist.
-    `on_stop` overrides the file. `no_image` runs on the nodes themselves. With `queue` the run
-    waits on the cluster while other runs have its nodes. Without `ask_head` the plan may use nodes
-    that other runs have. Raises InputError for a file that cannot run there.
+    `on_stop` overrides the file. `no_image` runs on the nodes themselves. Outputs come back to
+    `outputs/RUN`, by default next to the run file. With `queue` the run waits on the cluster while
+    other runs have its nodes. Without `ask_head` the plan may use nodes that other runs have.
+    Raises InputError for a file that cannot run there.
     """
     changes: dict[str, Any] = {}
     if no_image:
@@ -82,6 +86,7 @@ def prepare(
     if on_stop is not None:
         changes["on_stop"] = on_stop
     run = run.model_copy(update=changes)
+    outputs = _outputs(run, file, outputs)
     if inventory is None:
         inventory = _inventory(here, cluster, run, file)
     tree = read_code(run, file)
@@ -92,7 +97,7 @@ def prepare(
         sweep = replace(sweep, is_stand_in=True)
     plan = replace(plan, sweep=sweep, queue=queue)
     return PreparedRun(
-        run, plan, inventory, tree, _credentials(plan), outside_paths(run, file.parent)
+        run, plan, inventory, tree, outputs, _credentials(plan), outside_paths(run, file.parent)
     )
 
 
@@ -124,6 +129,21 @@ def read_code(run: Run, file: Path) -> Tree | None:
     if mistake := size_mistake(sources, run.code_limit):
         raise InputError(*mistake)
     return with_scripts(tree_of(sources), run)
+
+
+def _outputs(run: Run, file: Path, chosen: Path | None) -> Path:
+    """Return the folder for the run's outputs; InputError if it cannot be written."""
+    if chosen is not None and not run.outputs:
+        raise InputError(
+            f"--outputs is '{chosen}', but {file} has no outputs",
+            "name what comes back in the file: `outputs: [checkpoints/]`",
+        )
+    # A run file may be a pipe: `gpuctl run <(…)`.
+    beside = (file.parent if file.is_file() else Path()) / OUTPUTS
+    parent = (chosen or beside).expanduser().absolute()
+    if run.outputs:
+        check_outputs(parent)
+    return parent
 
 
 def _credentials(plan: LaunchPlan) -> tuple[Credential, ...]:

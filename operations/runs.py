@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.errors import InputError, NodeError
@@ -12,6 +13,7 @@ from engine.contract.plan import LaunchPlan
 from engine.plan.secrets import resolve
 from engine.record.events import FirstEvent
 from engine.record.history import History, RunRecord
+from engine.record.outputs_folder import choose_outputs, outputs_folder
 from engine.record.result import RunResult
 from engine.record.run_errors import (
     NOBODY_READS,
@@ -130,6 +132,8 @@ def make_ready(
     if plan.dashboard:
         watcher.note(_dashboard(plan))
     remove_old_logs(here, watcher)
+    if plan.outputs:
+        choose_outputs(store.target.runs, plan.run_id, prepared.outputs)
     return ReadyRun(plan, inventory, secrets)
 
 
@@ -200,13 +204,20 @@ def attach(
     on_event: OnEvent = _ignore,
     on_interrupt: OnInterrupt = lambda: "detach",
     on_removed: "Callable[[Teardown], None]" = _ignore,
+    outputs: Path | None = None,
     watcher: Watcher = LoggingWatcher(),
 ) -> EndedRun:
     """Follow a run that a client started to its end, and do there what `follow` does.
 
-    `on_event` gets every event from the run's beginning, recorded ones first.
+    `on_event` gets every event from the run's beginning, recorded ones first. Outputs come back to
+    `outputs/RUN`, by default to the folder that this machine has chosen for the run, else to
+    `./outputs/RUN`. InputError if that cannot be written.
     """
     run, inventory = started.run, started.inventory
+    if run.outputs:
+        runs = here.state / "runs"
+        parent = outputs or outputs_folder(runs, run.run_id).parent
+        choose_outputs(runs, run.run_id, parent.expanduser().absolute())
     client = RunClient(
         here, run, inventory, on_event=on_event, on_removed=on_removed, watcher=watcher
     )

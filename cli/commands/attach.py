@@ -1,6 +1,7 @@
 """`gpuctl attach RUN`: follow a run to its end as `gpuctl run` does, also from another machine."""
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,7 +9,7 @@ import typer
 from cli.arguments import RunArgument
 from cli.interrupts import OnInterruptOption
 from cli.interrupts import on_interrupt as answer_to
-from cli.options import FoldOption, chosen_target, output
+from cli.options import FoldOption, OutputsOption, chosen_target, output
 from cli.render import followed_run
 from cli.render import run as render
 from config import duration
@@ -30,6 +31,7 @@ def attach(
         str | None,
         typer.Option(metavar="AGE", help="Show what happened in the last 10m or 2h, not all."),
     ] = None,
+    outputs: OutputsOption = None,
     folds: FoldOption = False,
     on_interrupt: OnInterruptOption = "ask",
 ) -> None:
@@ -50,7 +52,7 @@ def attach(
     with out.progress() as progress:
         record = run_search.find_run(here, run, watcher=progress)
     if record.is_over:
-        raise typer.Exit(_show_again(here, record, out, begin, folds=folds))
+        raise typer.Exit(_show_again(here, record, out, begin, outputs, folds=folds))
     started = runs.find_started(here, record)
     answer = answer_to(on_interrupt, record.run_id, out, is_attached=True)
     view = render.RunView(started.run, out, started.inventory, folds)
@@ -65,6 +67,7 @@ def attach(
             on_event=_since(begin, view),
             on_interrupt=answer,
             on_removed=followed_run.teardown_view(out),
+            outputs=outputs,
             watcher=watcher,
         ),
     )
@@ -94,11 +97,17 @@ def _begin(since: str | None) -> float:
 
 
 def _show_again(
-    here: "ChosenTarget", record: "RunRecord", out: "Output", begin: float, *, folds: bool
+    here: "ChosenTarget",
+    record: "RunRecord",
+    out: "Output",
+    begin: float,
+    outputs: Path | None,
+    *,
+    folds: bool,
 ) -> int:
     """Show a run that is over; return its exit code."""
     with out.progress() as progress:
-        started = past_run.first_event(here, record, watcher=progress)
+        started = past_run.first_event(here, record, outputs=outputs, watcher=progress)
         view = render.RunView(started, out, folds=folds)
         on_event = _since(begin, view)
         ended = past_run.replay(here, record, started, on_event=on_event, watcher=progress)

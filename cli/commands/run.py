@@ -9,7 +9,14 @@ import typer
 from cli.complete import clusters
 from cli.interrupts import OnInterruptOption
 from cli.interrupts import on_interrupt as answer_to
-from cli.options import FoldOption, RuntimesOption, SetOption, chosen_target, output
+from cli.options import (
+    FoldOption,
+    OutputsOption,
+    RuntimesOption,
+    SetOption,
+    chosen_target,
+    output,
+)
 from cli.render import detach_hint, followed_run, launch_plan
 from cli.render import run as render
 from config.errors import InputError
@@ -94,6 +101,7 @@ def run(
     strict: _Strict = False,
     send: _Send = None,
     queue: _Queue = False,
+    outputs: OutputsOption = None,
     detach: _Detach = False,
     folds: FoldOption = False,
     on_interrupt: OnInterruptOption = "ask",
@@ -106,7 +114,7 @@ def run(
     alone; Ctrl-C again aborts it. Without a terminal Ctrl-C stops the run.
 
     $ gpuctl run train.yaml
-    $ gpuctl run train.yaml --detach
+    $ gpuctl run train.yaml --detach --outputs /data/results
     $ gpuctl run train.yaml --nodes 4 --env LR=0.1 --on-stop destroy
     """
     here, out = chosen_target(context), output(context)
@@ -126,6 +134,7 @@ def run(
         inventory=None if inventory is None else prepared_run.saved_inventory(inventory),
         on_stop=cast("prepared_run.OnStop | None", on_stop),
         no_image=no_image,
+        outputs=outputs,
         queue=queue,
         ask_head=not dry_run,
     )
@@ -133,7 +142,7 @@ def run(
         out.warn(text)
     answer = answer_to(on_interrupt, prepared.plan.run_id, out)
     if dry_run:
-        launch_plan.show(prepared.plan, out, prepared.tree)
+        launch_plan.show(prepared.plan, out, prepared.tree, prepared.outputs)
         return
     _confirm(prepared, secret or (), send or (), out)
     with out.progress() as progress:

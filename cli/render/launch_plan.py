@@ -7,6 +7,8 @@ from engine.contract.codec import to_json
 from operations import launch_details
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cli.output import Output
     from engine.contract.node_plan import NodePlan
     from engine.contract.plan import LaunchPlan
@@ -16,15 +18,21 @@ _LISTED = 40
 """How many files are listed."""
 
 
-def show(plan: "LaunchPlan", out: "Output", tree: "Tree | None" = None) -> None:
+def show(
+    plan: "LaunchPlan",
+    out: "Output",
+    tree: "Tree | None" = None,
+    outputs: "Path | None" = None,
+) -> None:
     """Print the plan on stdout: the same object that a run executes.
 
-    `tree` has the files that would travel: `travels` in JSON.
+    `tree` has the files that would travel: `travels` in JSON. `outputs` is the folder of this
+    machine for outputs.
     """
     document = to_json(plan)
     if tree is not None:
         document["travels"] = _code_document(tree)
-    lines = [*_head(plan), *_code(plan, tree), *_cases(plan, out), *_body(plan)]
+    lines = [*_head(plan), *_code(plan, tree, outputs), *_cases(plan, out), *_body(plan)]
     out.show(document, lines)
 
 
@@ -62,7 +70,7 @@ def _notifications(plan: "LaunchPlan") -> list[str]:
     return lines
 
 
-def _code(plan: "LaunchPlan", tree: "Tree | None") -> list[str]:
+def _code(plan: "LaunchPlan", tree: "Tree | None", outputs: "Path | None") -> list[str]:
     """Return what would travel, as text; the first files, and what comes back."""
     if plan.code is None:
         return []
@@ -73,7 +81,8 @@ def _code(plan: "LaunchPlan", tree: "Tree | None") -> list[str]:
         if len(tree.files) > _LISTED:
             lines.append(f"  … and {len(tree.files) - _LISTED} more (--json lists all)")
     if plan.code.outputs:
-        lines.append(f"outputs {', '.join(plan.code.outputs)}")
+        place = f" come back to {outputs / plan.run_id}" if outputs else ""
+        lines.append(f"outputs {', '.join(plan.code.outputs)}{place}")
     return lines
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from config.errors import RunError
 from engine.agent.journal.run_folders import AGE_S, StoredRun, folder_size, runs_to_remove
 from engine.record.history import RunRecord
-from engine.record.journal_copy import OUTPUTS, kept_path
+from engine.record.journal_copy import kept_path
 
 SIZE = 10 << 30
 """The budget of the client for all runs, in bytes."""
@@ -20,18 +20,13 @@ def stored_runs(runs: Path, known: Iterable[RunRecord]) -> list[StoredRun]:
     return [
         StoredRun(
             folder,
-            sum(folder_size(path) + path.stat().st_blocks * 512 for path in _logs(folder)),
+            folder_size(folder),
             (record.ended or record.started).timestamp(),
             record.is_over,
         )
         for record in known
-        if (folder := kept_path(runs, record.run_id)).is_dir() and _logs(folder)
+        if (folder := kept_path(runs, record.run_id)).is_dir()
     ]
-
-
-def _logs(folder: Path) -> list[Path]:
-    """Return what the budget counts and removes: all but the outputs."""
-    return [path for path in folder.iterdir() if path.name != OUTPUTS]
 
 
 def runs_over_budget(kept: list[StoredRun], age_s: float = AGE_S) -> list[StoredRun]:
@@ -44,12 +39,7 @@ def remove(kept: Iterable[StoredRun]) -> None:
     for run in kept:
         try:
             with contextlib.suppress(FileNotFoundError):  # another gpuctl removes it too
-                if not (run.folder / OUTPUTS).exists():
-                    shutil.rmtree(run.folder)
-                    continue
-                for path in _logs(run.folder):
-                    is_folder = path.is_dir() and not path.is_symlink()
-                    shutil.rmtree(path) if is_folder else path.unlink()
+                shutil.rmtree(run.folder)
         except OSError as error:
             raise RunError(
                 f"{run.folder} cannot be removed: {error.strerror}",

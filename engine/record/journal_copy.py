@@ -32,8 +32,7 @@ from engine.record.events import FirstEvent, parse_event
 def kept_path(runs: Path, run_id: str, *names: str) -> Path:
     """Return the path of a run's file on this machine: below the run's own folder, by no link.
 
-    Raises RunError for an id that is none, and StateError for a link on the way. Outputs alone have
-    links: those of the job, which stay in its folder.
+    Raises RunError for an id that is none, and StateError for a link on the way.
     """
     if not is_valid(run_id, RUN_ID):
         raise RunError(f"{run_id!r} is no id of a run", "`gpuctl ps` lists the runs")
@@ -173,7 +172,7 @@ def _has_end(piece: Path) -> bool:
 
 
 def kept_files(runs: Path, run_id: str) -> list[Path]:
-    """Return the run's files but for its outputs: the journal's first piece is the last."""
+    """Return the files that show the run again: the journal's first piece is the last."""
     others = [samples_path(runs, run_id), *sorted(evidence_folder(runs, run_id).rglob("*.txt"))]
     journal = [piece.path for piece in reversed(pieces(kept_path(runs, run_id, JOURNAL)))]
     return [*(path for path in others if path.is_file() and not path.is_symlink()), *journal]
@@ -182,15 +181,6 @@ def kept_files(runs: Path, run_id: str) -> list[Path]:
 def evidence_folder(runs: Path, run_id: str) -> Path:
     """Return the folder with the evidence about lost nodes; it exists only if a node was lost."""
     return kept_path(runs, run_id, "evidence")
-
-
-OUTPUTS = "outputs"
-"""The folder in a run's folder with its outputs, which gpuctl never removes."""
-
-
-def outputs_folder(runs: Path, run_id: str) -> Path:
-    """Return the folder with the run's outputs; it exists only if some came back."""
-    return kept_path(runs, run_id, OUTPUTS)
 
 
 def samples_path(runs: Path, run_id: str) -> Path:

@@ -16,6 +16,7 @@ from typing import IO, Literal
 from config.errors import GpuctlError, NodeError, RunError
 from config.progress import Progress, Reporter
 from engine.plan.remote_paths import work_folder
+from engine.record.outputs_folder import make_outputs_folder
 from engine.record.run_errors import KnownRun
 from engine.session.bundle import agent_bundle
 from nodes.arrivals import Arrivals, refusal
@@ -200,7 +201,7 @@ def _shown(path: str) -> str:
 
 
 def _check_room(size: int, to: Path, node: str) -> None:
-    to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_outputs_folder(to.parent)
     free = shutil.disk_usage(to.parent).free - RESERVE
     if size > free:
         raise RunError(

@@ -19,15 +19,14 @@ from engine.plan.remote_paths import saved_folder
 from engine.record.event_budget import EVIDENCE, Bound
 from engine.record.history import History
 from engine.record.journal_copy import (
-    OUTPUTS,
     evidence_folder,
     kept_path,
-    outputs_folder,
     recorded_events,
     samples_path,
 )
 from engine.record.kept_results import keep_results
 from engine.record.metrics_record import LARGEST
+from engine.record.outputs_folder import OUTPUTS, make_outputs_folder, outputs_folder
 from engine.record.result import ResultCollector
 from nodes.copy import copy_from
 from nodes.inventory import Inventory
@@ -116,9 +115,14 @@ def _move(
     if len(files) > number or sum(path.stat().st_size for path in files) > size:
         shutil.rmtree(evidence)
         left_out.append(f"evidence: it has more than {number:,} files or {size >> 20} MiB")
-    for place in (outputs_folder(runs, run_id), evidence_folder(runs, run_id)):
-        if (saved / place.name).is_dir() and not place.exists():
-            (saved / place.name).rename(place)
+    kept = evidence_folder(runs, run_id)
+    if evidence.is_dir() and not kept.exists():
+        evidence.rename(kept)
+    outputs = outputs_folder(runs, run_id)
+    if (saved / OUTPUTS).is_dir() and not outputs.exists():
+        make_outputs_folder(outputs)
+        for path in (saved / OUTPUTS).iterdir():
+            shutil.move(path, outputs)
     for piece in reversed(pieces(saved / JOURNAL)):
         piece.path.rename(folder / piece.path.name)
     return left_out

@@ -22,6 +22,7 @@ from engine.record import journal_budget
 from engine.record.history import History
 from engine.record.journal_budget import remove, runs_over_budget, stored_runs
 from engine.record.journal_copy import JournalCopy, write_evidence
+from engine.record.outputs_folder import choose_outputs, outputs_folder
 from engine.record.result import RunResult
 from provision.aws.account import Caller
 from provision.state.store import ClusterStore
@@ -292,14 +293,16 @@ def test_sizes(amount: int, text: str) -> None:
     assert size(amount) == text
 
 
-def test_outputs_stay_when_logs_are_removed(remembered: Target) -> None:
-    folder = remembered.runs / earlier(remembered, "old", 31)
-    (folder / "outputs" / "rank-0").mkdir(parents=True)
-    (folder / "outputs" / "rank-0" / "model").write_text("weights")
+def test_outputs_stay_when_logs_are_removed(remembered: Target, tmp_path: Path) -> None:
+    run_id = earlier(remembered, "old", 31)
+    folder = remembered.runs / run_id
+    choose_outputs(remembered.runs, run_id, tmp_path / "outputs")
+    outputs = outputs_folder(remembered.runs, run_id)
+    outputs.mkdir(parents=True)
+    (outputs / "model").write_text("weights")
     with History(remembered.runs) as history:
         removed = journal_budget.runs_over_budget(stored_runs(remembered.runs, history.runs()))
         assert [run.folder for run in removed] == [folder]
         remove(removed)
-        assert [path.name for path in folder.iterdir()] == ["outputs"]
         assert stored_runs(remembered.runs, history.runs()) == []
-    assert (folder / "outputs" / "rank-0" / "model").read_text() == "weights"
+    assert (outputs / "model").read_text() == "weights"

@@ -100,6 +100,7 @@ def test_a_dry_run_lists_what_would_travel(
     gpuctl_run: Call,  # noqa: F811
     mine: Path,
     sent: list[str],
+    tmp_path: Path,
 ) -> None:
     (mine / "data").mkdir()
     (mine / "data" / "x").write_bytes(b"\0" * 2040)
@@ -113,7 +114,7 @@ def test_a_dry_run_lists_what_would_travel(
     assert lines[at + 2 : at + 5] == [
         "  data/x  2 KiB",
         "  train.py  1 KiB",
-        "outputs checkpoints/",
+        f"outputs checkpoints/ come back to {tmp_path}/outputs/{lines[0].split()[1]}",
     ]
     document = json.loads(gpuctl_run(text, "--dry-run", "--json").stdout)
     assert [(one["path"], one["kind"], one["size"]) for one in document["travels"]] == [
@@ -143,15 +144,60 @@ def test_outputs_come_back_before_the_cluster_goes(
     gpuctl_run: Call,  # noqa: F811
     removed: list[str],  # noqa: F811
     order: list[str],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     running(monkeypatch, finished)
     done = gpuctl_run(WITH_OUTPUTS, "--on-stop", "destroy")
     assert done.exit_code == 0, done.output
     assert (order, removed) == (["fetched"], ["demo"])
-    (told,) = [line for line in done.stdout.splitlines() if line.startswith("-- outputs")]
-    assert told.startswith(f"-- outputs: 3 files, 5.0 MiB in {cluster.runs}/job-")
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("-- outputs")]
+    assert line.startswith(f"-- outputs: 3 files, 5.0 MiB in {tmp_path}/outputs/job-")
     assert done.stderr == "gpuctl: warning: outputs did not come back: node1: no space\n"
+
+
+def test_each_run_has_a_folder_for_outputs_next_to_its_file_or_where_the_option_says(
+    cluster: Target,  # noqa: F811
+    gpuctl_run: Call,  # noqa: F811
+    order: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running(monkeypatch, finished)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    ends = [
+        json.loads(gpuctl_run(WITH_OUTPUTS, "--json", *options).stdout)
+        for options in ((), (), ("--outputs", "kept"))
+    ]
+    assert [end["outputs"] for end in ends] == [
+        f"{tmp_path}/outputs/{ends[0]['run_id']}",
+        f"{tmp_path}/outputs/{ends[1]['run_id']}",
+        f"{tmp_path}/elsewhere/kept/{ends[2]['run_id']}",
+    ]
+
+
+def test_outputs_have_a_folder_that_can_be_written_before_the_run_starts(
+    cluster: Target,  # noqa: F811
+    gpuctl_run: Call,  # noqa: F811
+    sent: list[str],
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "outputs").touch()
+    done = gpuctl_run(WITH_OUTPUTS)
+    assert str(done.exception) == (
+        f"outputs cannot come back to {tmp_path}/outputs: {tmp_path}/outputs: it is not a folder;"
+        " name another folder with --outputs DIR"
+    )
+    assert "outputs checkpoints/ come back to /results/job-" in (
+        gpuctl_run(WITH_OUTPUTS, "--dry-run", "--outputs", "/results").stdout
+    )
+    done = gpuctl_run(HEAD, "--outputs", "/results")
+    assert str(done.exception) == (
+        f"--outputs is '/results', but {tmp_path}/run.yaml has no outputs; name what comes back in"
+        " the file: `outputs: [checkpoints/]`"
+    )
+    assert runs(cluster) == 0
 
 
 def test_outputs_of_a_lost_run_come_back_too(

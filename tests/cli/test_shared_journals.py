@@ -18,7 +18,6 @@ from engine.record.history import History, RunRecord
 from engine.record.journal_copy import (
     JournalCopy,
     evidence_folder,
-    outputs_folder,
     samples_path,
     write_evidence,
 )
@@ -83,7 +82,7 @@ def team(tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch) -> Tea
 
 
 def follow(runs: Path, *, to: int = len(EVENTS)) -> None:
-    """What a client leaves that followed the run up to this event, with metrics and outputs."""
+    """What a client leaves that followed the run up to this event, with metrics and evidence."""
     with History(runs) as history:
         history.begin(make_plan(), SETTING)
     copy, head = JournalCopy(runs, RUN), OutputReader(make_plan())
@@ -94,7 +93,6 @@ def follow(runs: Path, *, to: int = len(EVENTS)) -> None:
     with gzip.open(samples_path(runs, RUN), "wb") as file:
         file.write(b"{}\n")
     write_evidence(evidence_folder(runs, RUN), "node1", "ping", "no answer")
-    outputs_folder(runs, RUN).mkdir()
 
 
 def finish(runs: Path, finished: Callable[[History], None]) -> None:

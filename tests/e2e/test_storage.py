@@ -78,7 +78,7 @@ def a_run_that_nobody_follows_leaves_everything_there(
     shown = gpuctl("--lab", "attach", run_id)
     assert f"-- fetched from {path} of shared\n" in shown
     assert "[1] said by node1\n" in shown
-    outputs = gpuctl.state / "runs" / run_id / "outputs"
+    outputs = tmp_path / "outputs" / run_id
     assert (outputs / "rank-1/out/model").read_text().startswith("ip-10-")
     (run,) = gpuctl.json("--lab", "ps", "-n", "1")
     assert (run["run_id"], run["status"], run["exit_code"]) == (run_id, "done", 0)

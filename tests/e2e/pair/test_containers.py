@@ -207,7 +207,7 @@ def test_a_folder_travels_and_checkpoints_come_back_when_the_run_is_stopped(
     run_id = gpuctl.json("--lab", "ps")[0]["run_id"]
     where = f"in /var/lib/gpuctl/runs/{run_id}/work {option == '--image'}\n"
     assert all(line.endswith(where) for line in lines if "] step" in line)
-    outputs = gpuctl.state / "runs" / run_id / "outputs"
+    outputs = mine / "outputs" / run_id
     assert f"in {outputs}\n" in rest
     for rank in ("0", "1"):
         text = (outputs / f"rank-{rank}" / "checkpoints" / "step-0.json").read_text()

@@ -160,7 +160,7 @@ def test_a_detached_run_is_attached_killed_and_attached_again(
     assert printed <= whole, "none is there twice"
     first_failed = gpuctl.json("--lab", "ps")[0]["first_failed_rank"]
     assert {line for line in whole if line.startswith(f"[{first_failed}]")} <= set(printed)
-    outputs = gpuctl.state / "runs" / name / "outputs" / f"rank-{first_failed}"
+    outputs = tmp_path / "outputs" / name / f"rank-{first_failed}"
     assert (outputs / "result").read_text() == "kept\n"
     told = gpuctl("--lab", "ssh", cluster, "node0", "cat", "/root/notified").splitlines()
     notices = [json.loads(line) for line in told if line.startswith("{")]

@@ -91,7 +91,9 @@ def test_outputs_of_each_rank_come_back(site: Site, work: Path, tmp_path: Path) 
         ]  # and no link to /etc/passwd
         assert (folder / "checkpoints" / "newest").read_bytes()[-3:] == b"end"
         assert stat.S_IMODE((folder / "result.json").stat().st_mode) == 0o700  # and no setuid
-    assert sorted(path.name for path in (tmp_path / "to").iterdir()) == ["rank-0", "rank-1"]
+    assert sorted(path.name for path in (tmp_path / "to").iterdir()) == [
+        *(".gitignore", "rank-0", "rank-1")
+    ]
 
 
 def test_nothing_that_matches_makes_no_folder(site: Site, work: Path, tmp_path: Path) -> None:

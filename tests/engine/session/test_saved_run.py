@@ -14,10 +14,10 @@ from engine.record.history import History
 from engine.record.journal_copy import (
     JournalCopy,
     evidence_folder,
-    outputs_folder,
     recorded_events,
     samples_path,
 )
+from engine.record.outputs_folder import choose_outputs, outputs_folder
 from engine.session.saved_run import take_saved
 from tests.engine.conftest import make_plan
 from tests.engine.record.test_history import FINISHED
@@ -32,6 +32,7 @@ SAID = Output(time=1, rank=0, stream="stdout", text="said", ends_line=True)
 def runs(tmp_path: Path) -> Path:
     """The runs of a machine on which the run is lost; it has a part of the journal."""
     folder = tmp_path / "runs"
+    choose_outputs(folder, RUN, tmp_path / "outputs")
     with History(folder) as history:
         history.begin(make_plan())
         history.mark_lost(RUN, "its head is gone")
