@@ -4,25 +4,20 @@ The daemon holds the lock as long as it lives. So gpuctl never mistakes a crashe
 process with the daemon's old process id, for a running lab.
 """
 
-import fcntl
 import json
-import os
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import IO
 
 from config.errors import LabError
+from config.file_locks import holding_process, lock_as_process, wait_for_lock
 from config.files import write_whole
 from lab.access_key import AccessKey
 from lab.places import Places, for_root_alone, make_private, open_private
 
-_FLOCK = "hhqqi"  # struct flock of 64-bit Linux: type, whence, start, length, pid
-
 OUTSIDE = 0
-"""Linux's answer for the process id of a holder in another PID namespace (F_GETLK of Linux 6.18,
-tried on 2026-11-23)."""
+"""The process id of a daemon in another PID namespace (config.file_locks.holding_process)."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +41,11 @@ def daemon_pid(places: Places) -> int | None:
 
     It is `OUTSIDE` if the daemon is not in this process's PID namespace.
     """
-    question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
         with for_root_alone(), places.alive.open("rb") as lock:
-            # Only query the lock's owner: taking the lock could keep a daemon from starting.
-            answer = fcntl.fcntl(lock, fcntl.F_GETLK, question)
+            return holding_process(lock)
     except FileNotFoundError:
         return None
-    kind, _, _, _, pid = struct.unpack(_FLOCK, answer)
-    return None if kind == fcntl.F_UNLCK else int(pid)
 
 
 def record(places: Places) -> LabRecord | None:
@@ -73,7 +64,7 @@ def hold_alive(places: Places) -> IO[str]:
     make_private(places.runtime, places.root)
     lock = open_private(places.alive)
     try:
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_as_process(lock)
     except BlockingIOError:
         lock.close()
         raise LabError(
@@ -94,5 +85,5 @@ def changing(places: Places) -> Iterator[None]:
             f"cannot open {places.changing}: {error.strerror}", "the lab needs root on Linux"
         ) from None
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        wait_for_lock(lock)
         yield

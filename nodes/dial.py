@@ -5,13 +5,14 @@ broker needs neither asyncssh nor asyncio nor pydantic.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import socket
 import sys
 import zlib
 from typing import Any
+
+from config.file_locks import wait_for_lock
 
 SOCKET = "broker.sock"
 LOCK = "broker.lock"
@@ -67,14 +68,12 @@ def dial(folder: str, inventory: Message, idle_s: float = IDLE_S) -> socket.sock
         return connection
     mark = stamp(folder, inventory)
     descriptor = os.open(f"{folder}/{LOCK}", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # one starts a broker, others find it
+    with os.fdopen(descriptor) as lock:
+        wait_for_lock(lock)  # one starts a broker, others find it
         connection = _dial(folder, mark)
         if connection is None:
             _start(folder, {"inventory": inventory, "stamp": mark, "idle_s": idle_s})
             connection = _dial(folder, mark)
-    finally:
-        os.close(descriptor)
     if connection is None:
         raise OSError(f"the broker of ssh connections ended; see {folder}/{LOG}")
     return connection

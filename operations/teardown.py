@@ -1,12 +1,12 @@
 """The end of a run: remove its cluster if the run says so, and report what that cost."""
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.errors import GpuctlError
+from config.file_locks import wait_for_lock
 from engine.agent.head.cluster_locks import BUSY, HEALS, HELD, REMOVAL, TAKEN
 from engine.record.history import History
 from engine.record.run_errors import KnownRun
@@ -38,10 +38,10 @@ def ending(inventory: Inventory, run_id: str, watcher: Watcher) -> Iterator[None
     with ExitStack() as stack:
         try:
             file = stack.enter_context((inventory.folder / "ending.lock").open("w"))
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            watcher.note(f"-- another gpuctl ends run {run_id}: waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
+            wait_for_lock(
+                file,
+                lambda: watcher.note(f"-- another gpuctl ends run {run_id}: waiting for it"),
+            )
         except FileNotFoundError:
             pass  # another client has removed the cluster, and its folder
         except OSError as error:  # a full disk must not keep the cluster

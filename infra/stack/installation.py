@@ -13,7 +13,6 @@ Where get.pulumi.com cannot be reached, `make engine` in gpuctl's checkout build
 the same cache (scripts/pulumi_engine).
 """
 
-import fcntl
 import hashlib
 import http.client
 import os
@@ -35,6 +34,7 @@ from pathlib import Path
 from typing import Literal
 
 from config.errors import InfraError, InputError
+from config.file_locks import wait_for_lock
 from config.folders import cache_home
 from config.progress import Progress, Reporter
 from config.settings import settings
@@ -326,11 +326,12 @@ def _install_lock(folder: Path, report: Reporter) -> Iterator[None]:
             "set XDG_CACHE_HOME to a folder that you can write",
         ) from error
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report(Progress("engine", _SUBJECT, "running", "another gpuctl is installing it"))
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        wait_for_lock(
+            lock,
+            lambda: report(
+                Progress("engine", _SUBJECT, "running", "another gpuctl is installing it")
+            ),
+        )
         for left in folder.glob(".making-*"):
             shutil.rmtree(left, ignore_errors=True)  # what stays only takes space
         yield

@@ -10,7 +10,6 @@ The images are in the cache, for all labs of this machine. A separate process ma
 (`lab.images.image_builder`).
 """
 
-import fcntl
 import functools
 import hashlib
 import shutil
@@ -20,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Literal, get_args
 
+from config import file_locks
 from config.errors import LabError
 from config.progress import Progress, Reporter
 from lab.images import frameworks, image_recipes
@@ -136,11 +136,8 @@ def _alone(on_wait: Callable[[], None] | None = None) -> Iterator[IO[str]]:
     images().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     make_private(images())
     with (images() / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if on_wait is None:
-                raise
-            on_wait()
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        if on_wait is None:
+            file_locks.lock(lock)
+        else:
+            file_locks.wait_for_lock(lock, on_wait)
         yield lock

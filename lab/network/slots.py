@@ -4,7 +4,6 @@ The default lab has slot 0. Other labs take the lowest free slot when their netw
 return it when it is gone, both under one lock.
 """
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from config.errors import LabError
+from config.file_locks import wait_for_lock
 from lab.places import ROOT, Places, everywhere, make_private, open_private
 
 EVERY_LAB = IPv4Network("198.18.0.0/15")
@@ -80,7 +80,7 @@ PROTOCOLS = tuple(Slot(number).route_protocol for number in range(_NAMED + 1))
 def exclusively(root: Path = ROOT) -> Iterator[None]:
     """Be the only process that changes what labs share."""
     with open_private(root / _LOCK) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        wait_for_lock(lock)
         yield
 
 

@@ -4,13 +4,13 @@ On this machine the kernel frees a dead holder's lock. The lock of a shared clus
 machines see, is in provision/state/shared_lock.py.
 """
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from config import file_locks
 from config.errors import InputError, StateError
 from config.files import disk_error, disk_errors
 from config.target import Target
@@ -48,7 +48,7 @@ def _open_existing(path: Path) -> IO[str] | None:
 def _hold(file: IO[str], path: Path, name: str, command: str) -> None:
     """Lock the open file, and write who holds it."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file_locks.lock(file)
     except BlockingIOError:
         file.seek(0)
         pid, _, what = file.read().partition(" ")
@@ -75,12 +75,9 @@ def is_locked(name: str, target: Target) -> bool:
         return False
     with path.open() as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+            return file_locks.is_locked(file)
         except OSError as error:
             raise _no_locks(path, error) from error
-    return False
 
 
 def _open(path: Path) -> IO[str]:

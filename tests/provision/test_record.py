@@ -219,7 +219,7 @@ def test_a_disk_that_cannot_lock_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     def refuse(*_: object) -> None:
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr("provision.state.cluster_lock.fcntl.flock", refuse)
+    monkeypatch.setattr("config.file_locks.fcntl.flock", refuse)
     here = target(tmp_path)
     with pytest.raises(StateError) as refused, ClusterStore(here).lock("demo", "gpuctl up"):
         pass
