@@ -50,8 +50,8 @@ def forwarded(
     """Forward the ports to the node while the block runs; note where each of them is.
 
     A port that is taken by now gets a free one instead: the run exists already. Without the program
-    `ssh` there is a warning, and the run goes on without ports. An ssh that has ended is noticed within
-    `look_s` and replaced after `again_s`, which doubles while it ends again.
+    `ssh` there is a warning, and the run goes on without ports. An ssh that has ended is noticed
+    within `look_s` and replaced after `again_s`, which doubles while it ends again.
     """
     if not ports:
         yield

@@ -10,7 +10,7 @@ from provision.access import check_new_machines
 from provision.aws.clients import client
 from provision.lease import join
 from provision.nodes.spares import Boot
-from provision.nodes.termination import terminate
+from provision.nodes.termination import check_others_stay, terminate
 from provision.setup.bootstrap import bootstrap
 from provision.setup.machines import BASTION
 from provision.state.record import unknown_cluster
@@ -62,11 +62,7 @@ def replace_nodes(
         for node in nodes:
             report(Progress("destroy", node.name, "done", node.instance_id))
         fleet_plan = plan(cluster, target, report)
-        if not fleet_plan.plan.only_adds:
-            raise InputError(
-                f"cluster {name} was changed meanwhile, so that other nodes would change too",
-                "run `gpuctl up` with its file: it makes the ended machines again",
-            )
+        check_others_stay(fleet_plan.plan, name)
     inventory = up(fleet_plan, target, report, key, boot)
     join(inventory, set(fleet_plan.plan.new_machines) - {BASTION}, record, target)
     return inventory

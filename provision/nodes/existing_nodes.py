@@ -22,7 +22,4 @@ def existing_nodes(name: str, store: ClusterStore) -> Inventory:
     if fleet is None:
         return store.inventory(name)
     store.fetch_host_keys(name)
-    inventory = inventory_of(record.resolved, fleet, store.folder(name))
-    if record.resolved.cluster.network.uses_session_manager:
-        return inventory.model_copy(update={"proxy": target.session_proxy})
-    return inventory
+    return inventory_of(record.resolved, fleet, target)

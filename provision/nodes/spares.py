@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from config.cluster.resolved import Resolved
-from config.errors import BrokenNodes, InputError
+from config.errors import BrokenNodes
 from config.folded_names import fold
 from config.progress import Progress, Reporter
 from config.target import Target
@@ -15,10 +15,9 @@ from nodes.inventory import Inventory, Replaced
 from provision.aws.clients import client
 from provision.nodes.foreign_tags import refresh_foreign_tags
 from provision.nodes.launch import FleetLaunch
-from provision.nodes.termination import terminate
+from provision.nodes.termination import check_others_stay, terminate
 from provision.setup.bootstrap import bootstrap, inventory_of
 from provision.setup.nodes_key import NodesKey, nodes_key
-from provision.state.shared import cluster_folder
 
 STAGE = "spare"
 
@@ -76,16 +75,16 @@ class Spares:
         Raises BrokenNodes if the attempts do not suffice, and the errors of a launch.
         """
         attempts = self.resolved.cluster.capacity.spare_attempts
-        there = self._inventory(fleet)
+        inventory = inventory_of(self.resolved, fleet, self.target)
         public, key = self.resolved.nodes_public_key, self.key
-        if key is None and not (self.has_new_bastion and not has_cluster_key(there.folder)):
+        if key is None and not (self.has_new_bastion and not has_cluster_key(inventory.folder)):
             # Before a machine ends: it may be the only one that gives the key.
-            key = nodes_key(there, public)
+            key = nodes_key(inventory, public)
         replaced: tuple[Replaced, ...] = ()
         while True:
             try:
-                inventory = self.boot(
-                    self.resolved, there, key, self.target, report, is_patient=attempts > 0
+                ready = self.boot(
+                    self.resolved, inventory, key, self.target, report, is_patient=attempts > 0
                 )
             except BrokenNodes as error:
                 if not attempts:
@@ -94,23 +93,17 @@ class Spares:
                 choice = choose(error.causes, names, attempts, len(replaced))
                 if not choice.nodes:
                     raise error.with_added_hint(choice.refusal, "\n") from error
-                ids = {node.name: node.instance_id for node in there.nodes}
+                ids = {node.name: node.instance_id for node in inventory.nodes}
                 broken = tuple(
                     Replaced(name=name, instance_id=ids[name], cause=error.causes[name])
                     for name in choice.nodes
                 )
-                key = key or nodes_key(there, public)
-                there = self._inventory(self._launch_again(broken, report))
+                key = key or nodes_key(inventory, public)
+                fleet = self._launch_again(broken, report)
+                inventory = inventory_of(self.resolved, fleet, self.target)
                 replaced += broken
             else:
-                return inventory.model_copy(update={"replaced": replaced})
-
-    def _inventory(self, fleet: Fleet) -> Inventory:
-        place = cluster_folder(self.resolved.cluster.name, self.target)
-        inventory = inventory_of(self.resolved, fleet, place)
-        if self.resolved.cluster.network.uses_session_manager:
-            return inventory.model_copy(update={"proxy": self.target.session_proxy})
-        return inventory
+                return ready.model_copy(update={"replaced": replaced})
 
     def _launch_again(self, broken: Sequence[Replaced], report: Reporter) -> Fleet:
         """Terminate the machines, and launch new ones in their place; return the new fleet."""
@@ -123,12 +116,7 @@ class Spares:
         placed = self.resolved.model_copy(update={"zones": (self.resolved.zone,)})
         placed = refresh_foreign_tags(placed, self.target, self.stack)
         plan = self.stack.preview(placed)
-        if not plan.only_adds:
-            raise InputError(
-                f"cluster {placed.cluster.name} was changed meanwhile, so that other nodes would"
-                " change too",
-                "run `gpuctl up` with its file again",
-            )
+        check_others_stay(plan, placed.cluster.name)
         launch = FleetLaunch(placed, plan, self.stack, self.target, on_zone=lambda _: None)
         fleet = launch.carry_out(report)
         for broken_node in broken:

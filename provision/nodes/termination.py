@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import WaiterError
 
-from config.errors import CloudError
+from config.errors import CloudError, InputError
+from infra.stack.changes import Plan
 from provision.aws.clients import aws_errors
 
 if TYPE_CHECKING:
@@ -38,3 +39,12 @@ def terminate(ec2: "EC2Client", ids: Sequence[str]) -> None:
             f"AWS has not ended {', '.join(known)} within 20 minutes: {error}",
             "repeat the command later",
         ) from error
+
+
+def check_others_stay(plan: Plan, cluster: str) -> None:
+    """Raise InputError if the plan to make ended machines again changes other nodes too."""
+    if not plan.only_adds:
+        raise InputError(
+            f"cluster {cluster} was changed meanwhile, so that other nodes would change too",
+            "run `gpuctl up` with its file: it makes the ended machines again",
+        )

@@ -5,7 +5,6 @@ import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.cluster.resolved import Resolved
@@ -32,6 +31,7 @@ from provision.setup.reach import reach_every_node
 from provision.setup.session_manager import Agents
 from provision.setup.verdict import broken, judge
 from provision.state.host_keys import BootingMachine, BootWatch, KnownHosts, boot_limit_s
+from provision.state.shared import cluster_folder
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -112,11 +112,12 @@ async def _list_nodes_on_bastion(inventory: Inventory) -> None:
         raise NodeError(f"the bastion does not keep the nodes' addresses: {done.complaint}", "")
 
 
-def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
+def inventory_of(resolved: Resolved, fleet: Fleet, target: Target) -> Inventory:
     """Return the fleet's nodes in rank order, with a slot per GPU, or one slot without GPUs."""
-    gpus, storage = resolved.instance_type.gpus, resolved.cluster.storage
+    cluster, gpus = resolved.cluster, resolved.instance_type.gpus
+    shared = cluster.storage.shared
     return Inventory(
-        cluster=resolved.cluster.name,
+        cluster=cluster.name,
         region=resolved.region,
         zone=resolved.zone,
         instance_type=resolved.instance_type.name,
@@ -135,10 +136,11 @@ def inventory_of(resolved: Resolved, fleet: Fleet, folder: Path) -> Inventory:
             )
             for rank, node in enumerate(fleet.nodes)
         ),
-        folder=folder,
-        is_spot=resolved.cluster.capacity.type == "spot",
-        root_gib=storage.root.gib,
-        shared=storage.shared.path if storage.shared else "",
+        folder=cluster_folder(cluster.name, target),
+        proxy=target.session_proxy if cluster.network.uses_session_manager else (),
+        is_spot=cluster.capacity.type == "spot",
+        root_gib=cluster.storage.root.gib,
+        shared=shared.path if shared else "",
         ends=resolved.reservation.instances_end if resolved.reservation else None,
     )
 
