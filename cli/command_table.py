@@ -46,6 +46,7 @@ _ENTRIES = {
     "cost": _Entry("cost", "cost", _CLUSTERS, "do/cost.md"),
     "gc": _Entry("gc", "gc", _CLUSTERS, "do/gc.md"),
     "capacity": _Entry("capacity", "capacity", _CLUSTERS, "do/capacity.md"),
+    "buy": _Entry("buy", "buy", _CLUSTERS, "do/capacity.md"),
     "run": _Entry("run", "run", _RUNS, "do/runs.md"),
     "attach": _Entry("attach", "attach", _RUNS, "do/detach.md"),
     "wait": _Entry("wait", "wait", _RUNS, "do/detach.md"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
@@ -76,6 +76,7 @@ __all__ = [
     "StateError",
     "TargetOptions",
     "Watcher",
+    "buy",
     "capacity",
     "cluster",
     "clusters",
@@ -236,11 +237,39 @@ def usage(**options: Unpack[TargetOptions]) -> tuple[node_usage.ClusterUsage, ..
 
 @api_call
 def capacity(
-    instance_type: str, *, nodes: int = 1, **options: Unpack[TargetOptions]
+    instance_type: str,
+    *,
+    nodes: int = 1,
+    days: int = 1,
+    earliest: date | None = None,
+    **options: Unpack[TargetOptions],
 ) -> offers.CapacityReport:
-    """Return where the instance type is available, and its prices; it reserves nothing."""
-    caller = caller_of(options)
-    return offers.find(caller.target, instance_type, nodes=nodes, watcher=caller.watcher)
+    """Return where the instance type is available, and its prices; it reserves nothing.
+
+    The capacity blocks have so many nodes and days, and begin on the day `earliest` or later.
+    """
+    caller, size = caller_of(options), offers.BlockSize(nodes, days, earliest)
+    return offers.find(caller.target, instance_type, size, watcher=caller.watcher)
+
+
+@api_call
+def buy(
+    instance_type: str,
+    *,
+    pay: float,
+    nodes: int = 1,
+    days: int = 1,
+    earliest: date | None = None,
+    zone: str | None = None,
+    **options: Unpack[TargetOptions],
+) -> offers.ReservedCapacity:
+    """Buy the earliest capacity block of this size for `pay` dollars, which AWS charges at once.
+
+    AWS never takes a block back. InputError if none is offered, or if it costs another sum.
+    """
+    caller, size = caller_of(options), offers.BlockSize(nodes, days, earliest)
+    block = offers.find_block(caller.target, instance_type, size, zone=zone, watcher=caller.watcher)
+    return offers.buy(caller.target, block, pay)
 
 
 @api_call

@@ -6,7 +6,7 @@ from config.loading.templates import Template
 from config.settings import Setting
 from gpuctl.api import GcResult
 from operations.bisect import Bisect
-from operations.capacity import CapacityReport
+from operations.capacity import CapacityReport, ReservedCapacity
 from operations.cost import Costs
 from operations.doctor import Check
 from operations.drift import Drift
@@ -64,6 +64,7 @@ __all__ = [
     "Queue",
     "Replacement",
     "Report",
+    "ReservedCapacity",
     "RunRecord",
     "RunResult",
     "RunResults",

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.output import Output
-    from operations.capacity import CapacityReport
+    from operations.capacity import BlockOffering, CapacityReport, ReservedCapacity
 
 
 def capacity_lines(report: "CapacityReport", out: "Output") -> "Iterator[str]":
@@ -40,12 +40,33 @@ def capacity_lines(report: "CapacityReport", out: "Output") -> "Iterator[str]":
         head = ("ID", "TYPE", "ZONE", "STATE", "FREE", "FROM", "UNTIL")
         yield from out.table(head, [[cell or "-" for cell in row] for row in reserved])
     yield ""
-    sold = f"Capacity blocks to buy for {report.nodes} nodes:"
-    yield sold if report.blocks else "AWS offers no capacity block of that size now."
-    blocks = [
-        (block.zone, str(block.hours), block.starts, money(block.upfront_usd), block.id)
+    size = report.size.options
+    if not report.blocks:
+        yield f"AWS offers no capacity block of that size now ({size})."
+        return
+    yield f"Capacity blocks to buy ({size}):"
+    rows = [
+        (
+            block.zone,
+            str(block.hours),
+            block.starts,
+            block.ends,
+            price(block.node_usd_h),
+            money(block.upfront_usd),
+        )
         for block in report.blocks
     ]
-    if blocks:
-        columns = ("ZONE", "HOURS", "FROM", "UPFRONT", "ID")
-        yield from out.table(columns, blocks, right=("HOURS", "UPFRONT"))
+    columns = ("ZONE", "HOURS", "FROM", "UNTIL", "NODE PER HOUR", "SUM")
+    yield from out.table(columns, rows, right=("HOURS", "NODE PER HOUR", "SUM"))
+    yield out.with_options(f"Buy the first: `gpuctl buy {report.instance_type} {size}`")
+
+
+def bought_lines(reservation: "ReservedCapacity", block: "BlockOffering") -> "Iterator[str]":
+    """Yield what was bought, and how a cluster file names it."""
+    yield (
+        f"{reservation.id} is bought for {money(block.upfront_usd)} ({reservation.state}):"
+        f" {reservation.total} nodes in {reservation.zone}, from {reservation.starts} until"
+        f" {reservation.ends}"
+    )
+    yield "Write into the cluster file:"
+    yield f"  capacity: {{type: capacity-block, id: {reservation.id}}}"

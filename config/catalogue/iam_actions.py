@@ -76,6 +76,7 @@ ACTION_SCOPES: Mapping[str, ActionScope] = {
     **_scopes("ec2", "CreateNetworkInterface", ActionScope(
         uses=("network-interface", "security-group", "subnet"),
     )),
+    **_scopes("ec2", "PurchaseCapacityBlock", ActionScope(uses=("capacity-reservation",))),
     **_ec2("AssociateAddress", "elastic-ip", "instance", "network-interface"),
     **_ec2("DisassociateAddress", "elastic-ip", "network-interface"),
     **_ec2("ReleaseAddress", "elastic-ip"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any
 
 from config.catalogue.instance_types import nearest, price_usd_h
@@ -15,10 +15,38 @@ from provision.aws.instance_types import offers
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
-BLOCK_HOURS = 24
-"""The shortest capacity block: "How Capacity Blocks work" (2026-11-20), one day."""
+_LONGEST_DAYS = 182
+"""Capacity blocks have 1 to 14 days, or a multiple of 7 up to this: "Find and purchase Capacity
+Blocks", https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-purchase.html
+(2026-11-28)."""
 
 _NOT_SOLD = frozenset({"InvalidParameterValue", "Unsupported", "UnsupportedOperation"})
+
+
+@dataclass(frozen=True)
+class BlockSize:
+    """The capacity block that somebody wants: `nodes`, `days`, and its first day at the earliest.
+
+    Raises InputError for a number of days that no block has.
+    """
+
+    nodes: int = 1
+    days: int = 1
+    earliest: date | None = None
+
+    def __post_init__(self) -> None:
+        """Check the number of days."""
+        if not (1 <= self.days <= 14 or (self.days % 7 == 0 and 14 < self.days <= _LONGEST_DAYS)):
+            raise InputError(
+                f"no capacity block has {self.days} days",
+                f"1 to 14 days are possible, and multiples of 7 up to {_LONGEST_DAYS}",
+            )
+
+    @property
+    def options(self) -> str:
+        """Return the size as options of a command line."""
+        earliest = f" --from {self.earliest}" if self.earliest else ""
+        return f"--nodes {self.nodes} --days {self.days}{earliest}"
 
 
 @dataclass(frozen=True)
@@ -37,14 +65,19 @@ class ReservedCapacity:
 
 @dataclass(frozen=True)
 class BlockOffering:
-    """A capacity block for sale. `upfront_usd` pays for all `count` instances and all `hours`."""
+    """A capacity block for sale. `upfront_usd` pays for all `count` instances and all `hours`.
+
+    `node_usd_h` is its share for an instance and an hour. Times are ISO 8601.
+    """
 
     id: str
     zone: str
     count: int
     hours: int
     starts: str
+    ends: str
     upfront_usd: float
+    node_usd_h: float
 
 
 @dataclass(frozen=True)
@@ -56,7 +89,7 @@ class CapacityReport:
 
     instance_type: str
     region: str
-    nodes: int
+    size: BlockSize
     zones: tuple[str, ...]
     on_demand_usd_h: float | None
     spot_usd_h: dict[str, float]
@@ -64,18 +97,18 @@ class CapacityReport:
     blocks: tuple[BlockOffering, ...]
 
 
-def capacity(instance_type: str, nodes: int, target: Target) -> CapacityReport:
+def capacity(instance_type: str, size: BlockSize, target: Target) -> CapacityReport:
     """Return what AWS offers now; create nothing. All requests are sent at once.
 
-    Blocks are offers of a day for `nodes` instances. Raises InputError if the region does not have
-    the type, CloudError if AWS does not answer.
+    `blocks` are those of the size, the earliest first. Raises InputError if the region does not
+    have the type, CloudError if AWS does not answer.
     """
     ec2 = client(target, "ec2")
     with request_pool(4) as pool:
         offering = pool.submit(offers, ec2, (instance_type,))
         spot = pool.submit(_optional, lambda: _spot(ec2, instance_type))
         ours = pool.submit(_reservations, ec2, instance_type)
-        blocks = pool.submit(_optional, lambda: _blocks(ec2, instance_type, nodes))
+        blocks = pool.submit(_optional, lambda: _blocks(ec2, instance_type, size))
         zones = tuple(sorted(offering.result()[instance_type]))
         if not zones:
             names = nearest(instance_type)
@@ -86,13 +119,41 @@ def capacity(instance_type: str, nodes: int, target: Target) -> CapacityReport:
         return CapacityReport(
             instance_type=instance_type,
             region=target.region,
-            nodes=nodes,
+            size=size,
             zones=zones,
             on_demand_usd_h=price_usd_h(instance_type),
             spot_usd_h=dict(spot.result()),
             reservations=tuple(ours.result()),
             blocks=tuple(blocks.result()),
         )
+
+
+def find_block(
+    instance_type: str, size: BlockSize, zone: str | None, target: Target
+) -> BlockOffering:
+    """Return the earliest block that AWS offers now, in the zone if one is given.
+
+    An id of an offer of an earlier request is of no use: each request gets new ones. Raises
+    InputError if AWS offers none.
+    """
+    blocks = _blocks(client(target, "ec2"), instance_type, size)
+    for block in blocks:
+        if zone in (None, block.zone):
+            return block
+    raise InputError(
+        f"AWS offers no capacity block of {instance_type} with {size.options} now"
+        f"{f' in {zone}' if zone else ''}",
+        "try fewer nodes, other days or another region",
+    )
+
+
+def buy_block(block: BlockOffering, target: Target) -> ReservedCapacity:
+    """Buy the block, which AWS charges at once and never takes back; return the reservation."""
+    with aws_errors():
+        reservation = client(target, "ec2").purchase_capacity_block(
+            CapacityBlockOfferingId=block.id, InstancePlatform="Linux/UNIX"
+        )["CapacityReservation"]
+    return _reserved(reservation)
 
 
 def _optional(ask: Callable[[], Iterable[Any]]) -> list[Any]:
@@ -124,43 +185,57 @@ def _reservations(ec2: "EC2Client", instance_type: str) -> list[ReservedCapacity
         pages = ec2.get_paginator("describe_capacity_reservations").paginate(
             Filters=[
                 {"Name": "instance-type", "Values": [instance_type]},
-                {"Name": "state", "Values": ["active", "scheduled", "pending"]},
+                {"Name": "state", "Values": ["active", "scheduled", "pending", "payment-pending"]},
             ]
         )
         found: list[Any] = list(pages.search("CapacityReservations[]"))
-    return [
-        ReservedCapacity(
-            id=offering["CapacityReservationId"],
-            type="capacity-block"
-            if offering.get("ReservationType") == "capacity-block"
-            else "reservation",
-            zone=offering["AvailabilityZone"],
-            state=offering["State"],
-            total=offering["TotalInstanceCount"],
-            free=offering["AvailableInstanceCount"],
-            starts=_iso(offering.get("StartDate") or offering["CreateDate"]),
-            ends=_iso(offering["EndDate"]) if offering.get("EndDate") else None,
-        )
-        for offering in sorted(found, key=lambda one: (one["AvailabilityZone"], one["CreateDate"]))
-    ]
+    found.sort(key=lambda reservation: (reservation["AvailabilityZone"], reservation["CreateDate"]))
+    return [_reserved(reservation) for reservation in found]
 
 
-def _blocks(ec2: "EC2Client", instance_type: str, nodes: int) -> list[BlockOffering]:
+def _reserved(reservation: Any) -> ReservedCapacity:
+    kind = reservation.get("ReservationType")
+    return ReservedCapacity(
+        id=reservation["CapacityReservationId"],
+        type="capacity-block" if kind == "capacity-block" else "reservation",
+        zone=reservation["AvailabilityZone"],
+        state=reservation["State"],
+        total=reservation["TotalInstanceCount"],
+        free=reservation["AvailableInstanceCount"],
+        starts=_iso(reservation.get("StartDate") or reservation["CreateDate"]),
+        ends=_iso(reservation["EndDate"]) if reservation.get("EndDate") else None,
+    )
+
+
+def _blocks(ec2: "EC2Client", instance_type: str, size: BlockSize) -> list[BlockOffering]:
+    """Return the blocks on offer, the earliest first."""
+    starts: Any = {}
+    if size.earliest:
+        starts = {"StartDateRange": datetime.combine(size.earliest, time(tzinfo=UTC))}
     with aws_errors():
         offers = ec2.describe_capacity_block_offerings(
-            InstanceType=instance_type, InstanceCount=nodes, CapacityDurationHours=BLOCK_HOURS
+            InstanceType=instance_type,
+            InstanceCount=size.nodes,
+            CapacityDurationHours=24 * size.days,
+            **starts,
         )["CapacityBlockOfferings"]
-    return [
-        BlockOffering(
-            id=offer["CapacityBlockOfferingId"],
-            zone=offer["AvailabilityZone"],
-            count=offer["InstanceCount"],
-            hours=offer["CapacityBlockDurationHours"],
-            starts=_iso(offer["StartDate"]),
-            upfront_usd=float(offer["UpfrontFee"]),
-        )
-        for offer in sorted(offers, key=lambda o: (o["StartDate"], o["AvailabilityZone"]))
-    ]
+    offers.sort(key=lambda offer: (offer["StartDate"], offer["AvailabilityZone"]))
+    return [_block(offer) for offer in offers]
+
+
+def _block(offer: Any) -> BlockOffering:
+    upfront, count = float(offer["UpfrontFee"]), offer["InstanceCount"]
+    hours = offer["CapacityBlockDurationHours"]
+    return BlockOffering(
+        id=offer["CapacityBlockOfferingId"],
+        zone=offer["AvailabilityZone"],
+        count=count,
+        hours=hours,
+        starts=_iso(offer["StartDate"]),
+        ends=_iso(offer["EndDate"]),
+        upfront_usd=upfront,
+        node_usd_h=round(upfront / count / hours, 4),
+    )
 
 
 def _iso(moment: datetime) -> str:

@@ -26,6 +26,7 @@ Phase = Literal["create", "read", "update", "delete"]
 """What Pulumi's provider does with a resource."""
 
 COMMANDS = (
+    "buy",
     "capacity",
     "doctor",
     "down",
@@ -148,6 +149,8 @@ NEEDS = (
         "DescribeInstanceTypes DescribeInstanceTypeOfferings DescribeSpotPriceHistory"
         " DescribeCapacityReservations DescribeCapacityBlockOfferings",
     ),
+    _own("buy", "DescribeCapacityBlockOfferings"),
+    _own("buy", "PurchaseCapacityBlock", optional="capacity blocks cannot be bought"),
     _own(
         "up",
         "CreateCapacityReservation DescribeCapacityReservations"

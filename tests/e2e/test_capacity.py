@@ -34,11 +34,27 @@ def test_room_for_three_of_four_launches_nothing_and_says_so(
 def test_capacity_lists_what_there_is(gpuctl: Gpuctl) -> None:
     text = gpuctl("--lab", "capacity", "p5.48xlarge", "--nodes", "2")
     assert text.startswith("p5.48xlarge in us-east-1: on-demand $55.04 per hour (list price of ")
-    assert "Capacity blocks to buy for 2 nodes:" in text
+    assert "Capacity blocks to buy (--nodes 2 --days 1):" in text
     told = gpuctl.json("--lab", "capacity", "p5.48xlarge", "--nodes", "2")
     assert set(told["spot_usd_h"]) == set(told["zones"])
     assert {block["count"] for block in told["blocks"]} == {2}
     assert told["reservations"] == []
     assert gpuctl("--lab", "capacity", "p5.48xlage", code=2).startswith(
         "gpuctl: error: no zone of us-east-1 offers p5.48xlage; nearest names: p5.48xlarge"
+    )
+
+
+def test_a_block_is_bought_with_its_sum_and_named_by_a_cluster_file(
+    gpuctl: Gpuctl, tmp_path: Path
+) -> None:
+    """A cluster's plan in the block: it begins tomorrow, so that the plan needs `wait`."""
+    size = ("p4d.24xlarge", "--nodes", "2", "--days", "2")
+    asked = gpuctl("--lab", "buy", *size, code=2)
+    (amount,) = re.findall(r"add --pay ([\d.]+) if that is what you want", asked)
+    bought = gpuctl.json("--lab", "buy", *size, "--pay", amount)
+    assert (bought["state"], bought["total"]) == ("scheduled", 2)
+    capacity = {"type": "capacity-block", "id": bought["id"], "wait": "48h"}
+    file = cluster_file(tmp_path, "block", nodes=2, capacity=capacity)
+    assert f"Capacity: capacity-block {bought['id']} in {bought['zone']}, until " in gpuctl(
+        "--lab", "plan", str(file)
     )

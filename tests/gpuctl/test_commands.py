@@ -13,6 +13,7 @@ from gpuctl import Cluster, Lab, Run
 API: dict[str, tuple[Callable[..., Any], ...]] = {
     "attach": (Run.attach,),
     "bisect": (Cluster.bisect,),
+    "buy": (gpuctl.buy,),
     "capacity": (gpuctl.capacity,),
     "config": (gpuctl.settings,),
     "cost": (gpuctl.cost,),

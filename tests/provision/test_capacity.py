@@ -1,6 +1,6 @@
 """What capacity there is of a type, as the region's API says it."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 from config.errors import CloudError, InputError
 from config.target import Target
 from provision.aws.clients import client
-from provision.capacity.offers import BLOCK_HOURS, capacity
+from provision.capacity.offers import BlockSize, capacity
 
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d")
 START = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
@@ -48,6 +48,7 @@ OFFERINGS = [
         "InstanceCount": 2,
         "CapacityBlockDurationHours": 24,
         "StartDate": start,
+        "EndDate": start + timedelta(days=1),
         "UpfrontFee": "1053.5",
     }
     for zone, start in (("us-east-1b", END), ("us-east-1c", START), ("us-east-1a", START))
@@ -74,8 +75,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_what_there_is(target: Target, asked: dict[str, Any]) -> None:
-    found = capacity("p4d.24xlarge", 2, target)
-    assert (found.instance_type, found.region, found.nodes) == ("p4d.24xlarge", "us-east-1", 2)
+    found = capacity("p4d.24xlarge", BlockSize(2), target)
+    assert (found.instance_type, found.region, found.size.nodes) == ("p4d.24xlarge", "us-east-1", 2)
     assert found.zones == ZONES
     assert found.on_demand_usd_h == pytest.approx(21.957642)
     # The newest price of each zone, zones in their order.
@@ -96,35 +97,36 @@ def test_what_there_is(target: Target, asked: dict[str, Any]) -> None:
         ("cbo-us-east-1b", "us-east-1b", "2026-11-21T12:30+00:00"),
     ]
     assert {(b.count, b.hours, b.upfront_usd) for b in found.blocks} == {(2, 24, 1053.5)}
+    assert {b.node_usd_h for b in found.blocks} == {21.9479}
 
 
 def test_what_is_asked_for(target: Target, asked: dict[str, Any]) -> None:
     before = datetime.now(UTC)
-    capacity("p4d.24xlarge", 3, target)
+    capacity("p4d.24xlarge", BlockSize(3, 7, date(2026, 12, 1)), target)
     spot = asked["DescribeSpotPriceHistory"]
     assert before <= spot.pop("StartTime") <= datetime.now(UTC)  # what holds now
     assert spot == {"InstanceTypes": ["p4d.24xlarge"], "ProductDescriptions": ["Linux/UNIX"]}
     assert asked["DescribeCapacityReservations"] == {
         "Filters": [
             {"Name": "instance-type", "Values": ["p4d.24xlarge"]},
-            {"Name": "state", "Values": ["active", "scheduled", "pending"]},
+            {"Name": "state", "Values": ["active", "scheduled", "pending", "payment-pending"]},
         ]
     }
     assert asked["DescribeCapacityBlockOfferings"] == {
         "InstanceType": "p4d.24xlarge",
         "InstanceCount": 3,
-        "CapacityDurationHours": 24,
+        "CapacityDurationHours": 7 * 24,
+        "StartDateRange": datetime(2026, 12, 1, tzinfo=UTC),
     }
-    assert BLOCK_HOURS == 24
 
 
 def test_a_type_that_no_zone_offers(target: Target) -> None:
     with pytest.raises(InputError) as caught:
-        capacity("p4d.25xlarge", 2, target)
+        capacity("p4d.25xlarge", BlockSize(2), target)
     assert caught.value.message == "no zone of us-east-1 offers p4d.25xlarge"
     assert caught.value.hint == "nearest names: p4d.24xlarge, p4de.24xlarge, g4dn.12xlarge"
     with pytest.raises(InputError) as caught:
-        capacity("zzz", 2, target)
+        capacity("zzz", BlockSize(2), target)
     assert caught.value.hint == "choose another type or region"
 
 
@@ -133,7 +135,7 @@ def test_a_type_that_is_not_sold_so_has_no_price_and_no_block(
     target: Target, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
     refuse(monkeypatch, code)
-    found = capacity("p4d.24xlarge", 2, target)
+    found = capacity("p4d.24xlarge", BlockSize(2), target)
     assert (found.spot_usd_h, found.blocks) == ({}, ())
     assert found.zones == ZONES
 
@@ -141,7 +143,7 @@ def test_a_type_that_is_not_sold_so_has_no_price_and_no_block(
 def test_another_refusal_is_told(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, "UnauthorizedOperation")
     with pytest.raises(CloudError, match="UnauthorizedOperation: No"):
-        capacity("p4d.24xlarge", 2, target)
+        capacity("p4d.24xlarge", BlockSize(2), target)
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
@@ -159,4 +161,6 @@ def refuse(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 def test_the_region_itself_answers(target: Target) -> None:
     """No answer of the test's: the questions are such that the API understands them."""
     made = client(target, "ec2").describe_availability_zones()["AvailabilityZones"]
-    assert set(capacity("p4d.24xlarge", 2, target).zones) <= {zone["ZoneName"] for zone in made}
+    assert set(capacity("p4d.24xlarge", BlockSize(2), target).zones) <= {
+        zone["ZoneName"] for zone in made
+    }

@@ -204,6 +204,7 @@ def test_optional_actions_are_those_without_which_commands_go_on() -> None:
         "ec2:DeleteVpcEndpoints",
         "ec2:DescribeInstanceTopology",
         "ec2:DescribeVpcEndpoints",
+        "ec2:PurchaseCapacityBlock",
         "elasticfilesystem:DescribeFileSystems",
         "fsx:DescribeFileSystems",
         "iam:ListInstanceProfiles",
