@@ -45,7 +45,7 @@ def capacity_lines(report: "CapacityReport", out: "Output") -> "Iterator[str]":
         yield f"AWS offers no capacity block of that size now ({size})."
         return
     yield f"Capacity blocks to buy ({size}):"
-    rows = [
+    blocks = [
         (
             block.zone,
             str(block.hours),
@@ -57,7 +57,7 @@ def capacity_lines(report: "CapacityReport", out: "Output") -> "Iterator[str]":
         for block in report.blocks
     ]
     columns = ("ZONE", "HOURS", "FROM", "UNTIL", "NODE PER HOUR", "SUM")
-    yield from out.table(columns, rows, right=("HOURS", "NODE PER HOUR", "SUM"))
+    yield from out.table(columns, blocks, right=("HOURS", "NODE PER HOUR", "SUM"))
     yield out.with_options(f"Buy the first: `gpuctl buy {report.instance_type} {size}`")
 
 

@@ -22,7 +22,7 @@ from nodes.inventory import Inventory
 from provision import up as life
 from provision.aws.clients import client
 from provision.aws.topology import add_topology
-from provision.capacity.offers import capacity
+from provision.capacity.offers import BlockSize, capacity
 from provision.down import down
 from provision.drift import drift
 from provision.gc import enabled_regions, survey
@@ -55,7 +55,9 @@ class Commands:
         return {"usual": self._usual, "further": self._further, "rare": self._rare}[effort]()
 
     def _usual(self) -> Iterator[Command]:
-        yield partial(capacity, self.cluster.instance_type, self.cluster.nodes, self.target)
+        yield partial(
+            capacity, self.cluster.instance_type, BlockSize(self.cluster.nodes), self.target
+        )
         yield partial(self._up, self.cluster)
         yield from self._reads()
         yield self._down
