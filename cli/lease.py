@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def ask_for_lease(
-    here: "ChosenTarget", cluster: "Cluster", out: "Output", *, yes: bool
+    chosen: "ChosenTarget", cluster: "Cluster", out: "Output", *, yes: bool
 ) -> "Cluster":
     """Return a new cluster that has no end with one that the person gives, if there is a terminal.
 
     Without a terminal, and with `yes`, a warning says that the cluster has none.
     """
-    if not lease.is_new_without_end(here, cluster):
+    if not lease.is_new_without_end(chosen, cluster):
         return cluster
     if yes or not sys.stdin.isatty():
         out.warn(

@@ -56,7 +56,7 @@ class Cluster:
     def __init__(self, name: str, caller: Caller) -> None:
         """Name the cluster; `gpuctl.up` and `gpuctl.cluster` do this."""
         self.name = name
-        self._caller, self._here, self._watcher = caller, caller.target, caller.watcher
+        self._caller, self._chosen, self._watcher = caller, caller.target, caller.watcher
 
     def __repr__(self) -> str:
         return f"<gpuctl.Cluster {self.name}>"
@@ -72,23 +72,23 @@ class Cluster:
         traceback: TracebackType | None,
     ) -> None:
         # The block, or a run with `on_stop: destroy`, may have removed it.
-        if release.is_known(self._here, self.name):
+        if release.is_known(self._chosen, self.name):
             self.down()
 
     @api_call
     def status(self) -> ClusterStatus:
         """Return the cluster as AWS and this machine's records have it; InputError without one."""
-        return status.cluster(self._here, self.name)[0]
+        return status.cluster(self._chosen, self.name)[0]
 
     @api_call
     def inventory(self) -> Inventory:
         """Return the nodes of a cluster that is ready: names, addresses, ranks, GPUs."""
-        return status.inventory(self._here, self.name)
+        return status.inventory(self._chosen, self.name)
 
     @api_call
     def health(self, *, deep: bool = False) -> Health:
         """Check which nodes are fit for jobs; `deep` measures them too, for up to an hour."""
-        return health.check(self._here, self.name, deep=deep, watcher=self._watcher)
+        return health.check(self._chosen, self.name, deep=deep, watcher=self._watcher)
 
     @api_call
     def heal(self, nodes: Sequence[str] = ()) -> Replacement:
@@ -97,9 +97,9 @@ class Cluster:
         Their machines are terminated, and new ones take their names and ranks. InputError if a run
         is on the cluster.
         """
-        planned = heal.plan_replacement(self._here, self.name, nodes, watcher=self._watcher)
+        planned = heal.plan_replacement(self._chosen, self.name, nodes, watcher=self._watcher)
         if planned.nodes:
-            heal.replace(self._here, planned, watcher=self._watcher)
+            heal.replace(self._chosen, planned, watcher=self._watcher)
         return planned
 
     @api_call
@@ -108,65 +108,65 @@ class Cluster:
 
         The answer of a node that cannot be reached is its error.
         """
-        return node_commands.run_on_all_nodes(self._here, self.name, command)
+        return node_commands.run_on_all_nodes(self._chosen, self.name, command)
 
     @api_call
     def cp(self, source: str, target: str) -> Copied:
         """Copy a file or a folder to nodes or from nodes, which are NODES:PATH, as `gpuctl cp`."""
-        return files.copy(self._here, self.name, source, target)
+        return files.copy(self._chosen, self.name, source, target)
 
     @api_call
     def ssh_command(self, node: str = "node0", command: Sequence[str] = ()) -> list[str]:
         """Return the command of OpenSSH for a shell on the node, or for one command there."""
-        return login.ssh_command(self._here, self.name, node, command)
+        return login.ssh_command(self._chosen, self.name, node, command)
 
     @api_call
     def write_ssh_config(self) -> Hosts:
         """Write the nodes as hosts into your ssh settings (`ssh NAME-node0`); return the hosts."""
-        hosts = login.plan_hosts(self._here, self.name)
+        hosts = login.plan_hosts(self._chosen, self.name)
         login.write_hosts(hosts)
         return hosts
 
     @api_call
     def remove_ssh_config(self) -> bool:
         """Remove the nodes from your ssh settings; return whether they were there."""
-        return login.remove_hosts(self._here, self.name)[1]
+        return login.remove_hosts(self._chosen, self.name)[1]
 
     @api_call
     def members(self) -> tuple[Member, ...]:
         """Return the keys that have access: gpuctl's own, then those of colleagues."""
-        return team.members(self._here, self.name)
+        return team.members(self._chosen, self.name)
 
     @api_call
     def grant(self, key: str) -> Access:
         """Give a colleague's public key (its path, or itself) access to all machines."""
-        return team.grant(self._here, self.name, key)
+        return team.grant(self._chosen, self.name, key)
 
     @api_call
     def revoke(self, key: str) -> Access:
         """Take a key's access away from all machines, and end its connections."""
-        return team.revoke(self._here, self.name, key)
+        return team.revoke(self._chosen, self.name, key)
 
     @api_call
     def extend(self, by: str | timedelta) -> Extension:
         """Let the cluster's lease end later by this duration (`2h`) on all its machines."""
-        return lease.extend(self._here, self.name, seconds_of(by, "by"))
+        return lease.extend(self._chosen, self.name, seconds_of(by, "by"))
 
     @api_call
     def drift(self) -> Drift:
         """Return how the cluster in AWS differs from what the last `up` left."""
-        return drift.find(self._here, self.name, watcher=self._watcher)
+        return drift.find(self._chosen, self.name, watcher=self._watcher)
 
     @api_call
     def usage(self) -> ClusterUsage:
         """Return what the cluster's runs use of its nodes now."""
-        watched = usage.find_watched(self._here, self.name, watcher=self._watcher)
+        watched = usage.find_watched(self._chosen, self.name, watcher=self._watcher)
         return usage.current_usage(watched, watcher=self._watcher)[0]
 
     @api_call
     def queue(self) -> Queue:
         """Return the runs on the cluster; those that wait are in their order."""
-        return run_queue.queue(self._here, self.name)
+        return run_queue.queue(self._chosen, self.name)
 
     @api_call
     def bisect(self, *, size: str = "256M") -> Bisect:
@@ -174,7 +174,7 @@ class Cluster:
 
         No other run can use the cluster meanwhile.
         """
-        planned = bisect.plan_bisect(self._here, self.name)
+        planned = bisect.plan_bisect(self._chosen, self.name)
         return bisect.measure(planned, largest=_bytes(size), watcher=self._watcher)[0]
 
     @api_call
@@ -203,13 +203,13 @@ class Cluster:
             self._watcher.warn(text)
         _check_consent(prepared, set(secrets), send)
         ready = runs.make_ready(
-            self._here,
+            self._chosen,
             prepared,
             check_nodes=check_health,
             forwards_ports=False,
             watcher=self._watcher,
         )
-        runs.start(self._here, ready, watcher=self._watcher)
+        runs.start(self._chosen, ready, watcher=self._watcher)
         return Run(ready.plan.run_id, self._caller)
 
     @api_call
@@ -223,21 +223,21 @@ class Cluster:
         something is left.
         """
         planned = release.plan_removal(
-            self._here, self.name, cluster_id=cluster_id, watcher=self._watcher
+            self._chosen, self.name, cluster_id=cluster_id, watcher=self._watcher
         )
         if planned.occupancy:
             self._watcher.warn(f"{planned.occupancy}; it ends with the cluster")
-        ownership = release.check_owner(self._here, self.name, cluster_id=cluster_id, owner=owner)
+        ownership = release.check_owner(self._chosen, self.name, cluster_id=cluster_id, owner=owner)
         if ownership is not None:
             raise InputError(
                 f"cluster '{self.name}' (id {ownership.id or 'none'}) {ownership.text}",
                 f"ask them to remove it, or pass owner={ownership.owner!r}",
             )
-        teardown = release.down(self._here, planned, watcher=self._watcher)
+        teardown = release.down(self._chosen, planned, watcher=self._watcher)
         for text in teardown.warnings:
             self._watcher.warn(text)
         if verify:
-            release.verify(self._here, teardown)
+            release.verify(self._chosen, teardown)
         return teardown
 
 

@@ -40,7 +40,7 @@ class Run:
     def __init__(self, run_id: str, caller: Caller) -> None:
         """Name the run; `Cluster.run` and `gpuctl.run` do this."""
         self.run_id = run_id
-        self._here, self._watcher = caller.target, caller.watcher
+        self._chosen, self._watcher = caller.target, caller.watcher
 
     def __repr__(self) -> str:
         return f"<gpuctl.Run {self.run_id}>"
@@ -48,7 +48,7 @@ class Run:
     @api_call
     def record(self) -> RunRecord:
         """Return the run's record: its cluster, status, exit code, reason, times, cost."""
-        return run_search.find_run(self._here, self.run_id, watcher=self._watcher)
+        return run_search.find_run(self._chosen, self.run_id, watcher=self._watcher)
 
     @api_call
     def wait(self, timeout: str | timedelta | None = None) -> RunRecord:
@@ -58,7 +58,7 @@ class Run:
         goes on. No outputs are fetched, and no cluster is removed: `attach` does.
         """
         limit = None if timeout is None else seconds_of(timeout, "timeout")
-        record = runs.wait(self._here, self.run_id, timeout_s=limit, watcher=self._watcher)
+        record = runs.wait(self._chosen, self.run_id, timeout_s=limit, watcher=self._watcher)
         if not record.is_over:
             raise TimeoutError(f"run {self.run_id} did not end within {timeout}; it goes on")
         return record
@@ -81,26 +81,28 @@ class Run:
         """
         record, folder = self.record(), None if outputs is None else Path(outputs)
         if record.is_over:
-            first = past_run.first_event(self._here, record, outputs=folder, watcher=self._watcher)
+            first = past_run.first_event(
+                self._chosen, record, outputs=folder, watcher=self._watcher
+            )
             return past_run.replay(
-                self._here, record, first, on_event=on_event, watcher=self._watcher
+                self._chosen, record, first, on_event=on_event, watcher=self._watcher
             )
         ended = runs.attach(
-            self._here,
-            runs.find_started(self._here, record),
+            self._chosen,
+            runs.find_started(self._chosen, record),
             on_event=on_event,
             on_interrupt=lambda: on_interrupt,
             outputs=folder,
             watcher=self._watcher,
         )
-        shared_runs.share_ended_run(self._here, watcher=self._watcher)
+        shared_runs.share_ended_run(self._chosen, watcher=self._watcher)
         ended.check_teardown()
         return ended
 
     @api_call
     def stop(self) -> StoppedRun:
         """Stop the run on all its nodes; its cluster is removed if the run says so."""
-        return runs.stop(self._here, self.run_id, watcher=self._watcher)
+        return runs.stop(self._chosen, self.run_id, watcher=self._watcher)
 
     @api_call
     def logs(self, *, follow: bool = False) -> list[Line]:
@@ -108,45 +110,45 @@ class Run:
 
         They are what this machine has; with `follow` all of them, at the run's end.
         """
-        record = known.kept_run(self._here, self.run_id, watcher=self._watcher)
-        run_log.check_kept(self._here, record)
+        record = known.kept_run(self._chosen, self.run_id, watcher=self._watcher)
+        run_log.check_kept(self._chosen, record)
         whole, lines = run_events.WholeLines(), list[Line]()
 
         def see(event: Event) -> None:
             if isinstance(event, Output):
                 lines.extend(whole.feed(event))
 
-        run_log.read_log(self._here, record, on_event=see, follow=follow, watcher=self._watcher)
+        run_log.read_log(self._chosen, record, on_event=see, follow=follow, watcher=self._watcher)
         return [*lines, *whole.rest()]
 
     @api_call
     def results(self) -> RunResults:
         """Return what the run measured: nccl-tests tables, and findings about the network."""
-        return results.results(self._here, self._kept())
+        return results.results(self._chosen, self._kept())
 
     @api_call
     def compare(self, before: "Run | str") -> Comparison:
         """Compare the run's tables with those of an earlier run, or of a baseline by its name."""
         if isinstance(before, Run):
-            earlier = known.kept_run(self._here, before.run_id, watcher=self._watcher)
+            earlier = known.kept_run(self._chosen, before.run_id, watcher=self._watcher)
         else:
-            earlier = results.baseline(self._here, before)
-        return results.compare(self._here, earlier, self._kept())
+            earlier = results.baseline(self._chosen, before)
+        return results.compare(self._chosen, earlier, self._kept())
 
     @api_call
     def keep_baseline(self, name: str) -> None:
         """Keep the run as a baseline, with which later runs are compared."""
-        results.keep_baseline(self._here, name, self._kept())
+        results.keep_baseline(self._chosen, name, self._kept())
 
     @api_call
     def report(self) -> Report:
         """Return all that is known of the run as one value: tables, timeline, metrics, bisect."""
-        return run_report.run_report(self._here, self._kept())
+        return run_report.run_report(self._chosen, self._kept())
 
     @api_call
     def usage(self) -> ClusterUsage:
         """Return what the run uses of its nodes now; InputError for a run that is over."""
-        watched = usage.find_watched(self._here, self.run_id, watcher=self._watcher)
+        watched = usage.find_watched(self._chosen, self.run_id, watcher=self._watcher)
         if not watched.clusters:
             raise InputError(f"run {self.run_id} is over", "past_usage() has what it used")
         return usage.current_usage(watched, watcher=self._watcher)[0]
@@ -154,17 +156,17 @@ class Run:
     @api_call
     def past_usage(self) -> tuple[NodeSummary, ...]:
         """Return what a run that is over used of its nodes: means and peaks."""
-        return usage.past_usage(self._here, self._kept().run_id)
+        return usage.past_usage(self._chosen, self._kept().run_id)
 
     @api_call
     def move(self, place: int) -> Queue:
         """Give a run that waits another place in its cluster's queue, from 1."""
-        return run_queue.move(self._here, self.run_id, place, watcher=self._watcher)
+        return run_queue.move(self._chosen, self.run_id, place, watcher=self._watcher)
 
     @api_call
     def drop(self) -> RunResult:
         """Take a run that waits out of the queue; it ends as stopped and never starts."""
-        return run_queue.drop(self._here, self.run_id, watcher=self._watcher)
+        return run_queue.drop(self._chosen, self.run_id, watcher=self._watcher)
 
     def _kept(self) -> RunRecord:
-        return known.kept_run(self._here, self.run_id, watcher=self._watcher)
+        return known.kept_run(self._chosen, self.run_id, watcher=self._watcher)

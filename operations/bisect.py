@@ -44,9 +44,9 @@ class BisectPlan:
         return sum(round_.seconds for round_ in self.rounds)
 
 
-def plan_bisect(here: ChosenTarget, cluster: str) -> BisectPlan:
+def plan_bisect(chosen: ChosenTarget, cluster: str) -> BisectPlan:
     """Return the runs of a bisect of the cluster; InputError if it has too few or many nodes."""
-    store = here.cluster_store(cluster)
+    store = chosen.cluster_store(cluster)
     inventory = store.inventory(cluster)
     count, gpus = len(inventory.nodes), inventory.nodes[0].gpus
     if not 2 <= count <= MOST_NODES:

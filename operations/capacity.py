@@ -19,19 +19,19 @@ __all__ = [
 
 
 def find(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     instance_type: str,
     size: BlockSize,
     *,
     watcher: Watcher = LoggingWatcher(),
 ) -> CapacityReport:
     """Return zones, reservations, blocks of the size, and prices; nothing is reserved."""
-    here.ensure_lab(watcher.report)
-    return offers.capacity(instance_type, size, here.target())
+    chosen.ensure_lab(watcher.report)
+    return offers.capacity(instance_type, size, chosen.target())
 
 
 def find_block(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     instance_type: str,
     size: BlockSize,
     *,
@@ -39,11 +39,11 @@ def find_block(
     watcher: Watcher = LoggingWatcher(),
 ) -> BlockOffering:
     """Return the earliest block that AWS offers now, in the zone if one is given."""
-    here.ensure_lab(watcher.report)
-    return offers.find_block(instance_type, size, zone, here.target())
+    chosen.ensure_lab(watcher.report)
+    return offers.find_block(instance_type, size, zone, chosen.target())
 
 
-def buy(here: ChosenTarget, block: BlockOffering, pay: float) -> ReservedCapacity:
+def buy(chosen: ChosenTarget, block: BlockOffering, pay: float) -> ReservedCapacity:
     """Buy the block for `pay` dollars, which AWS charges at once; return the reservation.
 
     AWS never takes a block back. Raises InputError if the block costs another sum.
@@ -54,4 +54,4 @@ def buy(here: ChosenTarget, block: BlockOffering, pay: float) -> ReservedCapacit
             f" and you would pay {money(pay)}",
             f"pay {block.upfront_usd:.2f} if that is what you want",
         )
-    return offers.buy_block(block, here.target())
+    return offers.buy_block(block, chosen.target())

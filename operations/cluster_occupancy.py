@@ -13,13 +13,13 @@ from operations.chosen_target import ChosenTarget
 from operations.watcher import Watcher
 
 
-def find_runs(here: ChosenTarget, cluster: str, watcher: Watcher) -> tuple[Holder, ...]:
+def find_runs(chosen: ChosenTarget, cluster: str, watcher: Watcher) -> tuple[Holder, ...]:
     """Return the runs that are on the cluster or wait for it.
 
     A head that does not answer is a warning: it must not prevent removal of the rest.
     """
     try:
-        inventory = here.cluster_store(cluster).inventory(cluster)
+        inventory = chosen.cluster_store(cluster).inventory(cluster)
     except (InputError, StateError, ValueError):
         # It never was ready, its file is damaged, or the disk is full: no head to ask.
         return ()
@@ -30,7 +30,7 @@ def find_runs(here: ChosenTarget, cluster: str, watcher: Watcher) -> tuple[Holde
         return ()
 
 
-def occupancy_text(here: ChosenTarget, cluster: str, runs: Sequence[Holder]) -> str:
+def occupancy_text(chosen: ChosenTarget, cluster: str, runs: Sequence[Holder]) -> str:
     """Return which run is on the cluster, since when, whether this machine started it; how many.
 
     Return an empty text without runs.
@@ -41,25 +41,27 @@ def occupancy_text(here: ChosenTarget, cluster: str, runs: Sequence[Holder]) -> 
     others = "" if not more else " (and 1 more)" if len(more) == 1 else f" (and {len(more)} more)"
     since = f" since {run.since:%Y-%m-%d %H:%M:%S} UTC" if run.since else ""
     is_ours = True
-    with suppress(StateError), History(here.state / "runs") as history:  # the disk may be full
+    with suppress(StateError), History(chosen.state / "runs") as history:  # the disk may be full
         is_ours = any(known.run_id == run.run_id for known in history.runs())
     whose = "" if is_ours else ", started from another machine"
     return f"run {run.run_id}{others} has been on cluster {cluster}{since}{whose}"
 
 
-def check_free(here: ChosenTarget, cluster: str, reason: str, hint: str, watcher: Watcher) -> None:
+def check_free(
+    chosen: ChosenTarget, cluster: str, reason: str, hint: str, watcher: Watcher
+) -> None:
     """Raise InputError if a run is on the cluster.
 
     `reason` says why it must be free. `hint` is the remedy, with `{run}` for the run's id.
     """
-    runs = find_runs(here, cluster, watcher)
+    runs = find_runs(chosen, cluster, watcher)
     if runs:
-        text = f"{occupancy_text(here, cluster, runs)}, and {reason}"
+        text = f"{occupancy_text(chosen, cluster, runs)}, and {reason}"
         raise InputError(text, hint.format(run=runs[0].run_id))
 
 
 @contextmanager
-def prevent_healing(here: ChosenTarget, cluster: str, runs: Sequence[Holder]) -> Iterator[None]:
+def prevent_healing(chosen: ChosenTarget, cluster: str, runs: Sequence[Holder]) -> Iterator[None]:
     """Let no client make lost nodes again in this block, which removes the cluster with its runs.
 
     Raise InputError while a client does. A head that does not answer prevents nothing.
@@ -67,7 +69,7 @@ def prevent_healing(here: ChosenTarget, cluster: str, runs: Sequence[Holder]) ->
     if not runs:  # nodes are made again for runs alone
         yield
         return
-    run_id, inventory = runs[0].run_id, here.cluster_store(cluster).inventory(cluster)
+    run_id, inventory = runs[0].run_id, chosen.cluster_store(cluster).inventory(cluster)
     with hold(run_id, inventory, DOWN) as answer:
         if answer == HEALS:
             raise InputError(
@@ -77,9 +79,11 @@ def prevent_healing(here: ChosenTarget, cluster: str, runs: Sequence[Holder]) ->
         yield
 
 
-def is_kept_by_others(here: ChosenTarget, cluster: str, run_id: str, watcher: Watcher) -> bool:
+def is_kept_by_others(chosen: ChosenTarget, cluster: str, run_id: str, watcher: Watcher) -> bool:
     """Return whether other runs than this one, which is over, keep the cluster; warn of them."""
-    others = [run for run in find_runs(here, cluster, watcher) if run.run_id != run_id]
+    others = [run for run in find_runs(chosen, cluster, watcher) if run.run_id != run_id]
     if others:
-        watcher.warn(f"cluster {cluster} is not destroyed: {occupancy_text(here, cluster, others)}")
+        watcher.warn(
+            f"cluster {cluster} is not destroyed: {occupancy_text(chosen, cluster, others)}"
+        )
     return bool(others)

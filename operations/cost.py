@@ -29,7 +29,7 @@ class Costs:
 
 
 def find(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     since: datetime,
     *,
     by: By = "cluster",
@@ -37,7 +37,7 @@ def find(
 ) -> Costs:
     """Return what this machine's clusters have cost at list prices; warn of unreadable lines."""
     now = datetime.now(UTC)
-    target = here.remembered()
+    target = chosen.remembered()
     clusters, torn = cluster_costs(target)
     rows = spending(clusters, _runs(target.runs), since, now, by)
     if torn:

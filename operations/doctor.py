@@ -39,15 +39,15 @@ class Check:
     needed: bool = True
 
 
-def checks(here: ChosenTarget) -> Iterator[Check]:
+def checks(chosen: ChosenTarget) -> Iterator[Check]:
     """Yield a check of each part that gpuctl needs, or that only some commands need."""
     yield engine_check()
-    yield _backend(here)
-    yield _credentials(here)
-    yield from _proxies(here)
-    yield from _permissions(here)
-    yield _session_plugin(here)
-    yield from _lab(here)
+    yield _backend(chosen)
+    yield _credentials(chosen)
+    yield from _proxies(chosen)
+    yield from _permissions(chosen)
+    yield _session_plugin(chosen)
+    yield from _lab(chosen)
 
 
 def engine_check() -> Check:
@@ -63,23 +63,23 @@ def engine_check() -> Check:
     return Check(name, missing_engine(), remedy + REMEDY, needed=False)
 
 
-def _backend(here: ChosenTarget) -> Check:
+def _backend(chosen: ChosenTarget) -> Check:
     """Check that this machine can use the team's bucket as commands do, if there is one."""
-    where = here.backend or (here.state / "pulumi").as_uri()
-    if bucket_of(where) is None or here.is_lab_down():
+    where = chosen.backend or (chosen.state / "pulumi").as_uri()
+    if bucket_of(where) is None or chosen.is_lab_down():
         return Check("backend", where)
     try:
-        count = try_bucket(here.remembered())
+        count = try_bucket(chosen.remembered())
     except GpuctlError as error:
         return Check("backend", error.message, error.hint)
     return Check("backend", f"{where}: {count} shared {'cluster' if count == 1 else 'clusters'}")
 
 
-def _credentials(here: ChosenTarget) -> Check:
-    if here.lab:
+def _credentials(chosen: ChosenTarget) -> Check:
+    if chosen.lab:
         return Check("credentials", "of the lab")
     try:
-        target = here.target()
+        target = chosen.target()
         who, way = caller(target), credentials_source(target)
     except GpuctlError as error:
         return Check("credentials", error.message, error.hint)
@@ -89,23 +89,23 @@ def _credentials(here: ChosenTarget) -> Check:
 _PROXIES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY")
 
 
-def _proxies(here: ChosenTarget) -> Iterator[Check]:
+def _proxies(chosen: ChosenTarget) -> Iterator[Check]:
     """Show the proxies of the environment, through which AWS is reached; without their passwords.
 
     The lab, ssh and Pulumi's engine on this machine are reached directly.
     """
     given = {name: os.environ[name] for name in _PROXIES if os.environ.get(name)}
-    if given and not here.lab:
+    if given and not chosen.lab:
         shown = (f"{name}={re.sub('[^/@]*@', '***@', value)}" for name, value in given.items())
         yield Check("proxies", f"AWS and downloads: {', '.join(shown)}", needed=False)
 
 
-def _permissions(here: ChosenTarget) -> Iterator[Check]:
+def _permissions(chosen: ChosenTarget) -> Iterator[Check]:
     """Check which actions the credentials do not allow; nothing if AWS does not know them."""
-    if here.is_lab_down():
+    if chosen.is_lab_down():
         return
     try:
-        target = here.target()
+        target = chosen.target()
         who = caller(target)
     except GpuctlError:
         return  # the line about credentials has the reason
@@ -136,11 +136,11 @@ def _permissions(here: ChosenTarget) -> Iterator[Check]:
         yield Check("permissions", warning, remedy, needed=False)
 
 
-def _session_plugin(here: ChosenTarget) -> Check:
+def _session_plugin(chosen: ChosenTarget) -> Check:
     """Check the Session Manager plugin, which only `network.access: ssm` needs."""
     command = Target.session_plugin
     name = command[0]
-    if here.lab:
+    if chosen.lab:
         return Check(name, "of the lab", needed=False)
     problem = plugin_problem(command)
     if problem:
@@ -149,12 +149,12 @@ def _session_plugin(here: ChosenTarget) -> Check:
     return Check(name, f"{shutil.which(name)} {version}", needed=False)
 
 
-def _lab(here: ChosenTarget) -> Iterator[Check]:
-    lacking, is_needed = prerequisites.missing(), here.lab is not None
+def _lab(chosen: ChosenTarget) -> Iterator[Check]:
+    lacking, is_needed = prerequisites.missing(), chosen.lab is not None
     for each in lacking:
         yield Check(f"lab: {each.name}", each.problem, each.remedy, is_needed)
     if not lacking:
-        now = lifecycle.status(here.chosen_lab)
+        now = lifecycle.status(chosen.chosen_lab)
         yield Check(
             "lab", f"up at {now.api_url}" if now.up else "down, can start", needed=is_needed
         )

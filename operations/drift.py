@@ -8,10 +8,10 @@ from provision.drift import Drift, ForeignTag
 __all__ = ["Drift", "ForeignTag", "find"]
 
 
-def find(here: ChosenTarget, cluster: str, *, watcher: Watcher = LoggingWatcher()) -> Drift:
+def find(chosen: ChosenTarget, cluster: str, *, watcher: Watcher = LoggingWatcher()) -> Drift:
     """Return how the cluster in AWS differs from the state that the last `up` left.
 
     Raises InputError if this machine has no record of the cluster, if a command is changing it, or
     if nothing of it is in the state.
     """
-    return drift.drift(cluster, here.cluster_target(cluster), watcher.report)
+    return drift.drift(cluster, chosen.cluster_target(cluster), watcher.report)

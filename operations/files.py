@@ -22,7 +22,7 @@ class Copied:
     errors: dict[str, GpuctlError]
 
 
-def copy(here: ChosenTarget, cluster: str, source: str, target: str) -> Copied:
+def copy(chosen: ChosenTarget, cluster: str, source: str, target: str) -> Copied:
     """Copy a file or a folder from nodes to this machine, or to nodes.
 
     `source` or `target` is NODES:PATH, where NODES is node3, node[0-3,5] or all. From several nodes
@@ -38,7 +38,7 @@ def copy(here: ChosenTarget, cluster: str, source: str, target: str) -> Copied:
         )
     if to_nodes and not (Path(source).exists() or Path(source).is_symlink()):
         raise InputError(f"{source} does not exist", "correct the path")
-    inventory = here.cluster_store(cluster).inventory(cluster)
+    inventory = chosen.cluster_store(cluster).inventory(cluster)
     nodes = _nodes(inventory, from_nodes or to_nodes)
     if from_nodes:
         answers = asyncio.run(copy_from(inventory, nodes, from_path, target))

@@ -33,7 +33,7 @@ def gpu_models() -> tuple[str, ...]:
     return tuple(sorted({entry.gpu.model for entry in catalogue().values() if entry.gpu.count}))
 
 
-def first_files(here: ChosenTarget, job: str, gpu: str) -> FirstFiles:
+def first_files(chosen: ChosenTarget, job: str, gpu: str) -> FirstFiles:
     """Return a cluster with `gpu` and a run file for `job`, one of JOBS.
 
     `gpu` is a GPU's model (H100) or an instance type (p5.48xlarge); of all types with that GPU the
@@ -43,7 +43,7 @@ def first_files(here: ChosenTarget, job: str, gpu: str) -> FirstFiles:
         raise InputError(f"there is no first run '{job}'", names_hint(job, list(JOBS)))
     file = templates.own_template(job)
     run = load_run(file).model_copy(update={"requires": _requires(gpu)})
-    proposed = engine_proposal.propose(run, here.region)
+    proposed = engine_proposal.propose(run, chosen.region)
     return FirstFiles(proposed, file.read_text(encoding="utf-8"))
 
 

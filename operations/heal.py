@@ -28,7 +28,7 @@ class Replacement:
 
 
 def plan_replacement(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     cluster: str,
     names: Sequence[str] = (),
     *,
@@ -38,7 +38,7 @@ def plan_replacement(
 
     Raises InputError for a name that no node has, and if a run is on the cluster.
     """
-    store = here.cluster_store(cluster)
+    store = chosen.cluster_store(cluster)
     inventory = health.find_nodes(store, cluster, watcher)
     if not names:
         checked = health.check_nodes(inventory, store)
@@ -49,7 +49,7 @@ def plan_replacement(
     nodes = _named(inventory, names)
     if nodes:
         check_free(
-            here,
+            chosen,
             cluster,
             "its nodes would end",
             "stop the run first (`gpuctl stop {run}`); a run with `retry` replaces lost nodes by"
@@ -61,13 +61,13 @@ def plan_replacement(
 
 
 def replace(
-    here: ChosenTarget, replacement: Replacement, *, watcher: Watcher = LoggingWatcher()
+    chosen: ChosenTarget, replacement: Replacement, *, watcher: Watcher = LoggingWatcher()
 ) -> Inventory:
     """Terminate the machines of the nodes, and make them again; return the new inventory.
 
     A new machine takes the node's name and rank, in the same placement group and reservation.
     """
-    target = here.cluster_target(replacement.cluster)
+    target = chosen.cluster_target(replacement.cluster)
     return healing.replace_nodes(replacement.cluster, replacement.nodes, target, watcher.report)
 
 

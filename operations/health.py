@@ -38,7 +38,7 @@ class Health:
 
 
 def check(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     cluster: str,
     *,
     deep: bool = False,
@@ -50,8 +50,8 @@ def check(
     over the network, all pairs. No run can use the cluster meanwhile (`check_measurable`).
     """
     if deep:
-        check_measurable(here, cluster, watcher=watcher)
-    store = here.cluster_store(cluster)
+        check_measurable(chosen, cluster, watcher=watcher)
+    store = chosen.cluster_store(cluster)
     inventory = find_nodes(store, cluster, watcher)
     checked = check_nodes(inventory, store)
     if not deep:
@@ -65,10 +65,10 @@ def check(
 
 
 def check_measurable(
-    here: ChosenTarget, cluster: str, *, watcher: Watcher = LoggingWatcher()
+    chosen: ChosenTarget, cluster: str, *, watcher: Watcher = LoggingWatcher()
 ) -> None:
     """Raise InputError if the nodes cannot be measured: a run uses them, or they are not ready."""
-    store = here.cluster_store(cluster)
+    store = chosen.cluster_store(cluster)
     find_nodes(store, cluster, watcher)
     if store.known_record(cluster).status == "failed":
         raise InputError(
@@ -76,7 +76,7 @@ def check_measurable(
             "check it without --deep, or repeat `gpuctl up` first",
         )
     reason, hint = "--deep measures its nodes", "wait for its end (`gpuctl wait {run}`)"
-    check_free(here, cluster, reason, hint, watcher)
+    check_free(chosen, cluster, reason, hint, watcher)
 
 
 def find_nodes(store: ClusterStore, cluster: str, watcher: Watcher) -> Inventory:

@@ -22,10 +22,10 @@ class Pruning:
 
 
 def plan_pruning(
-    here: ChosenTarget, *, age_s: float | None = None, watcher: Watcher = LoggingWatcher()
+    chosen: ChosenTarget, *, age_s: float | None = None, watcher: Watcher = LoggingWatcher()
 ) -> Pruning:
     """Return which logs to remove: those older than `age_s`, by default 30 days, or over 10 GiB."""
-    return _pruning(here, history(here, watcher=watcher), AGE_S if age_s is None else age_s)
+    return _pruning(chosen, history(chosen, watcher=watcher), AGE_S if age_s is None else age_s)
 
 
 def prune(pruning: Pruning) -> None:
@@ -33,10 +33,10 @@ def prune(pruning: Pruning) -> None:
     remove(pruning.removed)
 
 
-def remove_old_logs(here: ChosenTarget, watcher: Watcher) -> None:
+def remove_old_logs(chosen: ChosenTarget, watcher: Watcher) -> None:
     """Remove logs of earlier runs beyond the budget; an error is only a warning."""
-    with History(here.state / "runs") as records:
-        pruning = _pruning(here, records.runs(), AGE_S)
+    with History(chosen.state / "runs") as records:
+        pruning = _pruning(chosen, records.runs(), AGE_S)
     try:
         prune(pruning)
     except GpuctlError as error:
@@ -48,6 +48,6 @@ def remove_old_logs(here: ChosenTarget, watcher: Watcher) -> None:
         watcher.note(f"-- logs removed, {freed} freed (30 days and 10 GiB are kept): {which}")
 
 
-def _pruning(here: ChosenTarget, records: Iterable[RunRecord], age_s: float) -> Pruning:
-    kept = stored_runs(here.state / "runs", records)
+def _pruning(chosen: ChosenTarget, records: Iterable[RunRecord], age_s: float) -> Pruning:
+    kept = stored_runs(chosen.state / "runs", records)
     return Pruning(tuple(kept), tuple(runs_over_budget(kept, age_s)))

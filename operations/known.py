@@ -35,33 +35,33 @@ class ListedRun:
     place: int | None = None
 
 
-def history(here: ChosenTarget, *, watcher: Watcher = LoggingWatcher()) -> tuple[RunRecord, ...]:
+def history(chosen: ChosenTarget, *, watcher: Watcher = LoggingWatcher()) -> tuple[RunRecord, ...]:
     """Return all runs, newest first: with a team's bucket also those of the others."""
-    share_runs(here, watcher)
-    with History(here.state / "runs") as records:
+    share_runs(chosen, watcher)
+    with History(chosen.state / "runs") as records:
         return records.runs()
 
 
 def list_runs(
-    here: ChosenTarget, *, limit: int | None = None, watcher: Watcher = LoggingWatcher()
+    chosen: ChosenTarget, *, limit: int | None = None, watcher: Watcher = LoggingWatcher()
 ) -> tuple[ListedRun, ...]:
     """Return the runs as they are now, newest first, `limit` of them at most.
 
     A run that is not over has failed if AWS says that its head does not run any more; that is a
     warning. A head that does not answer where runs wait in its queue is one, too.
     """
-    records = history(here, watcher=watcher)[:limit]
+    records = history(chosen, watcher=watcher)[:limit]
     if all(record.is_over for record in records):
         return tuple(ListedRun(record, record.status) for record in records)
-    lost = lost_head.mark_lost(here, records)
+    lost = lost_head.mark_lost(chosen, records)
     for error in lost:
         watcher.warn(error.message)
     if lost:
-        with History(here.state / "runs") as runs:
+        with History(chosen.state / "runs") as runs:
             records = tuple(runs.find(record.run_id) for record in records)
     places: dict[str, int] = {}
     if any(record.status == "queued" for record in records):
-        places = queue_places.queue_places(here, records, watcher)
+        places = queue_places.queue_places(chosen, records, watcher)
     return tuple(_listed(record, places) for record in records)
 
 
@@ -72,9 +72,9 @@ def _listed(record: RunRecord, places: dict[str, int]) -> ListedRun:
     return ListedRun(record, "queued", place) if place else ListedRun(record, "running")
 
 
-def newest_run(here: ChosenTarget) -> RunRecord:
+def newest_run(chosen: ChosenTarget) -> RunRecord:
     """Return the newest run of this machine's history; InputError if there is none."""
-    with History(here.state / "runs") as records:
+    with History(chosen.state / "runs") as records:
         newest = records.runs()[:1]
     if not newest:
         raise InputError("no run was started yet", "start one with `gpuctl run FILE`")
@@ -82,46 +82,46 @@ def newest_run(here: ChosenTarget) -> RunRecord:
 
 
 def recorded_run(
-    here: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()
+    chosen: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()
 ) -> RunRecord:
     """Return the run with this id, else the newest with this name; InputError for an unknown one.
 
     The team's bucket is asked about a run that this machine does not know, or not as over.
     """
     try:
-        record = _find(here, name)
+        record = _find(chosen, name)
     except InputError:
-        if bucket_of(here.backend) is None:
+        if bucket_of(chosen.backend) is None:
             raise
     else:
-        if record.is_over or bucket_of(here.backend) is None:
+        if record.is_over or bucket_of(chosen.backend) is None:
             return record
-    share_runs(here, watcher)
-    return _find(here, name)
+    share_runs(chosen, watcher)
+    return _find(chosen, name)
 
 
-def kept_run(here: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()) -> RunRecord:
+def kept_run(chosen: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()) -> RunRecord:
     """Return the run with this id or name, as `recorded_run` does, for a reader of its journal.
 
     If the run is over and only the team's bucket has its journal, this machine has it afterwards.
     """
-    record = recorded_run(here, name, watcher=watcher)
-    fetch_journal(here, record, watcher)
+    record = recorded_run(chosen, name, watcher=watcher)
+    fetch_journal(chosen, record, watcher)
     return record
 
 
-def _find(here: ChosenTarget, name: str) -> RunRecord:
-    with History(here.state / "runs") as records:
+def _find(chosen: ChosenTarget, name: str) -> RunRecord:
+    with History(chosen.state / "runs") as records:
         return records.find(name)
 
 
-def share_runs(here: ChosenTarget, watcher: Watcher) -> None:
+def share_runs(chosen: ChosenTarget, watcher: Watcher) -> None:
     """Exchange runs with the team's bucket; do nothing without one. An error is a warning."""
-    if bucket_of(here.backend) is not None:
-        shared_runs.share_runs(here, watcher)
+    if bucket_of(chosen.backend) is not None:
+        shared_runs.share_runs(chosen, watcher)
 
 
-def fetch_journal(here: ChosenTarget, run: RunRecord, watcher: Watcher) -> None:
+def fetch_journal(chosen: ChosenTarget, run: RunRecord, watcher: Watcher) -> None:
     """Copy the journal of a run that is over from the team's bucket, if only that has it."""
-    if run.is_over and bucket_of(here.backend) is not None:
-        shared_journals.fetch_journal(here, run, watcher)
+    if run.is_over and bucket_of(chosen.backend) is not None:
+        shared_journals.fetch_journal(chosen, run, watcher)

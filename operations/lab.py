@@ -26,29 +26,29 @@ class Labs:
     others: tuple[LabStatus, ...]
 
 
-def start(here: ChosenTarget, *, watcher: Watcher = LoggingWatcher()) -> Labs:
+def start(chosen: ChosenTarget, *, watcher: Watcher = LoggingWatcher()) -> Labs:
     """Start the lab if it is down; remove first what a crashed lab left."""
-    lifecycle.start(here.chosen_lab, watcher.report)
-    return status(here)
+    lifecycle.start(chosen.chosen_lab, watcher.report)
+    return status(chosen)
 
 
-def stop(here: ChosenTarget, *, every: bool = False, watcher: Watcher = LoggingWatcher()) -> Labs:
+def stop(chosen: ChosenTarget, *, every: bool = False, watcher: Watcher = LoggingWatcher()) -> Labs:
     """Stop the lab, or every lab of this machine, and remove all that it added to this machine."""
-    for lab in lifecycle.present() if every else (here.chosen_lab,):
+    for lab in lifecycle.present() if every else (chosen.chosen_lab,):
         lifecycle.stop(lab, watcher.report)
-    return status(here)
+    return status(chosen)
 
 
-def status(here: ChosenTarget) -> Labs:
+def status(chosen: ChosenTarget) -> Labs:
     """Return whether the lab runs, with its machines, and the other labs."""
-    lab = here.chosen_lab
-    chosen, others = lifecycle.status(lab), tuple(lifecycle.others(lab))
-    return Labs(lab.name, lab.is_default, chosen, others)
+    lab = chosen.chosen_lab
+    own, others = lifecycle.status(lab), tuple(lifecycle.others(lab))
+    return Labs(lab.name, lab.is_default, own, others)
 
 
-def leftovers(here: ChosenTarget) -> tuple[str, ...]:
+def leftovers(chosen: ChosenTarget) -> tuple[str, ...]:
     """Return what a lab that is down has left on this machine."""
-    return tuple(lab_leftovers.found(here.chosen_lab))
+    return tuple(lab_leftovers.found(chosen.chosen_lab))
 
 
 def images(

@@ -19,21 +19,21 @@ Faults = dict[str, tuple[str, ...]]
 """The faults that are set, with their arguments."""
 
 
-def current(here: ChosenTarget) -> Faults:
+def current(chosen: ChosenTarget) -> Faults:
     """Return the faults that are set in the lab."""
-    return read(here.chosen_lab.faults)
+    return read(chosen.chosen_lab.faults)
 
 
-def set_fault(here: ChosenTarget, name: str, arguments: Sequence[str] = ()) -> Faults:
+def set_fault(chosen: ChosenTarget, name: str, arguments: Sequence[str] = ()) -> Faults:
     """Set a fault, from the next request on; return all that are set then.
 
     It applies until it is cleared, or the lab stops. Raises InputError for an unknown fault, for
     wrong arguments, and where the lab is down.
     """
-    lab, given = here.chosen_lab, tuple(arguments)
+    lab, given = chosen.chosen_lab, tuple(arguments)
     if name in ("spot-interruption", SLOW_NETWORK, HARDWARE):
         _require_up(lab)
-        region = here.region or "us-east-1"
+        region = chosen.region or "us-east-1"
         given = _with_ids(name, given, lifecycle.target(lab, region))
     given = parse(name, given)
     _require_up(lab)
@@ -44,9 +44,9 @@ def set_fault(here: ChosenTarget, name: str, arguments: Sequence[str] = ()) -> F
     return faults
 
 
-def clear(here: ChosenTarget, names: Collection[str] = ()) -> Faults:
+def clear(chosen: ChosenTarget, names: Collection[str] = ()) -> Faults:
     """Clear the named faults, or all of them; return those that are left."""
-    lab = here.chosen_lab
+    lab = chosen.chosen_lab
     _require_up(lab)
     before = read(lab.faults)
     if unknown := sorted(set(names) - set(before)):

@@ -18,14 +18,14 @@ __all__ = [
 ]
 
 
-def with_lifetime(here: ChosenTarget, cluster: Cluster) -> Cluster:
+def with_lifetime(chosen: ChosenTarget, cluster: Cluster) -> Cluster:
     """Return a cluster whose file has no lifetime with that of the user's settings.
 
     A cluster that exists keeps what it has: its machines were launched with it.
     """
     if cluster.lifetime is not None:
         return cluster
-    before = ClusterStore(here.remembered()).record(cluster.name)
+    before = ClusterStore(chosen.remembered()).record(cluster.name)
     if before is not None:
         kept = before.resolved.cluster.lifetime
         return cluster if kept is None else cluster.model_copy(update={"lifetime": kept})
@@ -43,9 +43,11 @@ def without_lease(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def is_new_without_end(here: ChosenTarget, cluster: Cluster) -> bool:
+def is_new_without_end(chosen: ChosenTarget, cluster: Cluster) -> bool:
     """Return whether `up` would create the cluster, and it would end only with `down`."""
-    return cluster.lifetime is None and ClusterStore(here.remembered()).record(cluster.name) is None
+    return (
+        cluster.lifetime is None and ClusterStore(chosen.remembered()).record(cluster.name) is None
+    )
 
 
 def with_end_after(cluster: Cluster, seconds: int) -> Cluster:
@@ -53,10 +55,10 @@ def with_end_after(cluster: Cluster, seconds: int) -> Cluster:
     return cluster.model_copy(update={"lifetime": Lifetime.model_construct(max=seconds)})
 
 
-def extend(here: ChosenTarget, cluster: str, seconds: int) -> Extension:
+def extend(chosen: ChosenTarget, cluster: str, seconds: int) -> Extension:
     """Move the end of the cluster's lease by `seconds` on all its machines, and record it.
 
     Nothing changes if one of them does not answer. Raises InputError for a cluster without a lease
     or over its budget, NodeError if a machine cannot be reached or keeps its old end.
     """
-    return lease.extend(cluster, seconds, here.cluster_target(cluster))
+    return lease.extend(cluster, seconds, chosen.cluster_target(cluster))

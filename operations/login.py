@@ -16,14 +16,14 @@ __all__ = ["Hosts", "plan_hosts", "remove_hosts", "ssh_command", "write_hosts"]
 
 
 def ssh_command(
-    here: ChosenTarget, cluster: str, node: str = "node0", command: Sequence[str] = ()
+    chosen: ChosenTarget, cluster: str, node: str = "node0", command: Sequence[str] = ()
 ) -> list[str]:
     """Return the command of OpenSSH for a shell on the node, or for one command there.
 
     Host keys are pinned. Raises InputError for an unknown node, NodeError with what to do if a
     machine refuses the user's keys.
     """
-    inventory = here.cluster_store(cluster).inventory(cluster)
+    inventory = chosen.cluster_store(cluster).inventory(cluster)
     names = [machine.name for machine in inventory.nodes]
     if inventory.bastion is not None:
         names = ["bastion", *names]
@@ -59,9 +59,9 @@ class Hosts:
     include: str | None
 
 
-def plan_hosts(here: ChosenTarget, cluster: str) -> Hosts:
+def plan_hosts(chosen: ChosenTarget, cluster: str) -> Hosts:
     """Return the hosts that `write_hosts` writes; change nothing."""
-    inventory = here.cluster_store(cluster).inventory(cluster)
+    inventory = chosen.cluster_store(cluster).inventory(cluster)
     settings = ssh_hosts.user_config()
     names = [f"{cluster}-{node.name}" for node in inventory.nodes]
     names += [f"{cluster}-bastion"] if inventory.bastion else []
@@ -79,7 +79,7 @@ def write_hosts(hosts: Hosts) -> None:
     ssh_hosts.write_hosts(hosts.inventory)
 
 
-def remove_hosts(here: ChosenTarget, cluster: str) -> tuple[Path, bool]:
+def remove_hosts(chosen: ChosenTarget, cluster: str) -> tuple[Path, bool]:
     """Remove the cluster's hosts; return the path of their file, and whether there was one."""
-    inventory = here.cluster_store(cluster).inventory(cluster)
+    inventory = chosen.cluster_store(cluster).inventory(cluster)
     return ssh_hosts.hosts_file(cluster), ssh_hosts.remove_hosts(cluster, inventory.folder)

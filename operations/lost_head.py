@@ -25,14 +25,14 @@ _Home = tuple[str, Target]
 
 
 def head_watch(
-    here: ChosenTarget, inventory: Inventory, run: KnownRun | RunRecord
+    chosen: ChosenTarget, inventory: Inventory, run: KnownRun | RunRecord
 ) -> Callable[[Event], None]:
     """Return a follower of a run's events that raises RunLost once AWS says that its head ended."""
-    home = _home(here, inventory.cluster)  # now: the record may go together with the head
+    home = _home(chosen, inventory.cluster)  # now: the record may go together with the head
 
     def watch(event: Event) -> None:
         is_silent = isinstance(event, HeadUnreachable)
-        lost = lost_head(here, inventory, run, home) if is_silent else None
+        lost = lost_head(chosen, inventory, run, home) if is_silent else None
         if lost is not None:
             raise lost
 
@@ -40,7 +40,7 @@ def head_watch(
 
 
 def lost_head(
-    here: ChosenTarget, inventory: Inventory, run: KnownRun | RunRecord, home: _Home | None = None
+    chosen: ChosenTarget, inventory: Inventory, run: KnownRun | RunRecord, home: _Home | None = None
 ) -> RunLost | None:
     """Return the error for a run whose head does not run any more; None if AWS does not say so.
 
@@ -52,7 +52,7 @@ def lost_head(
 
     def ask() -> None:
         with contextlib.suppress(GpuctlError):  # no network, or another account's credentials
-            end, is_off = _head_end(here, inventory, home, ask_all=bool(saved))
+            end, is_off = _head_end(chosen, inventory, home, ask_all=bool(saved))
             answer.extend((end, saved if is_off else ""))
 
     _ask_in_time(ask)
@@ -63,10 +63,10 @@ def lost_head(
     return lost
 
 
-def _home(here: ChosenTarget, cluster: str) -> _Home | None:
+def _home(chosen: ChosenTarget, cluster: str) -> _Home | None:
     """Return the cluster's account, and the target in its region; None without a record."""
     try:
-        store = here.cluster_store(cluster)
+        store = chosen.cluster_store(cluster)
         record = store.record(cluster)
     except GpuctlError:  # a damaged record, or no network: it is read again when it is needed
         return None
@@ -74,14 +74,14 @@ def _home(here: ChosenTarget, cluster: str) -> _Home | None:
 
 
 def _head_end(
-    here: ChosenTarget, inventory: Inventory, home: _Home | None = None, *, ask_all: bool = False
+    chosen: ChosenTarget, inventory: Inventory, home: _Home | None = None, *, ask_all: bool = False
 ) -> tuple[str, bool]:
     """Return how the head ended, empty while it runs; with `ask_all` whether all nodes are off.
 
     InputError if the credentials are of another account than the cluster, and without a record:
     nobody knows then of which account and region the cluster is.
     """
-    home = home or _home(here, inventory.cluster)
+    home = home or _home(chosen, inventory.cluster)
     if home is None:
         raise unknown_cluster(inventory.cluster, ())
     account, target = home
@@ -132,42 +132,42 @@ def power_off_hint(run_id: str, inventory: Inventory) -> str:
     return f"{over}, and {left}: {way_to_saved(run_id, inventory.cluster)}"
 
 
-def mark_lost(here: ChosenTarget, entries: Sequence[RunRecord]) -> list[RunLost]:
+def mark_lost(chosen: ChosenTarget, entries: Sequence[RunRecord]) -> list[RunLost]:
     """Mark those of the runs as failed whose heads do not run any more; return their errors.
 
     Nobody may follow such a run. AWS is asked once per cluster, for at most ASK_S in all. Without
     an answer, or with another account's, nothing is marked.
     """
-    lost = mark_replaced(here, entries)
+    lost = mark_replaced(chosen, entries)
     known = {error.run_id for error in lost}
     going = [run for run in entries if not run.is_over and run.run_id not in known]
     gone = [
         _lost(inventory, run, end)
-        for inventory, end in _head_ends(here, [run.cluster for run in going])
+        for inventory, end in _head_ends(chosen, [run.cluster for run in going])
         for run in going
         if run.cluster == inventory.cluster
     ]
-    return [*lost, *_mark(here, gone)]
+    return [*lost, *_mark(chosen, gone)]
 
 
-def mark_replaced(here: ChosenTarget, entries: Sequence[RunRecord]) -> list[RunLost]:
+def mark_replaced(chosen: ChosenTarget, entries: Sequence[RunRecord]) -> list[RunLost]:
     """Mark those of the runs as failed whose machines this machine's records do not have any more.
 
     Their cluster was removed, or made again under its name, by whatever machine; or their head was
     replaced. Nobody is asked. Return their errors.
     """
     lost = []
-    for run in () if here.is_lab_down() else entries:
+    for run in () if chosen.is_lab_down() else entries:
         with contextlib.suppress(InputError):  # a damaged record says nothing
-            reason = "" if run.is_over else _replacement(here, run)
+            reason = "" if run.is_over else _replacement(chosen, run)
             if reason:
                 lost.append(RunLost.of(run.run_id, reason, _LOGS.format(run=run.run_id)))
-    return _mark(here, lost)
+    return _mark(chosen, lost)
 
 
-def _replacement(here: ChosenTarget, run: RunRecord) -> str:
+def _replacement(chosen: ChosenTarget, run: RunRecord) -> str:
     """Return why the run's machines are not those of its cluster; empty if they may be."""
-    store = here.cluster_store(run.cluster)
+    store = chosen.cluster_store(run.cluster)
     record = store.record(run.cluster)
     if record is None:
         return "its cluster was removed"
@@ -181,24 +181,24 @@ def _replacement(here: ChosenTarget, run: RunRecord) -> str:
     return reason + _may_be_over(inventory, run)
 
 
-def _mark(here: ChosenTarget, lost: list[RunLost]) -> list[RunLost]:
+def _mark(chosen: ChosenTarget, lost: list[RunLost]) -> list[RunLost]:
     """Mark the runs as failed in the history; return their errors."""
     if lost:
-        with History(here.state / "runs") as history:
+        with History(chosen.state / "runs") as history:
             for error in lost:
                 history.mark_lost(error.run_id, error.reason)
     return lost
 
 
-def _head_ends(here: ChosenTarget, clusters: Sequence[str]) -> list[tuple[Inventory, str]]:
+def _head_ends(chosen: ChosenTarget, clusters: Sequence[str]) -> list[tuple[Inventory, str]]:
     """Return inventory and end of the head, for the clusters whose heads AWS says have ended."""
     ends: list[tuple[Inventory, str]] = []
 
     def ask() -> None:
         for cluster in dict.fromkeys(clusters):
             try:
-                inventory = here.cluster_store(cluster).inventory(cluster)
-                end, _ = _head_end(here, inventory)
+                inventory = chosen.cluster_store(cluster).inventory(cluster)
+                end, _ = _head_end(chosen, inventory)
             except (InputError, ValueError):  # no record, a damaged one, or another account's
                 continue
             except GpuctlError:  # no network, or no credentials
@@ -206,6 +206,6 @@ def _head_ends(here: ChosenTarget, clusters: Sequence[str]) -> list[tuple[Invent
             if end:
                 ends.append((inventory, end))
 
-    if clusters and not here.is_lab_down():
+    if clusters and not chosen.is_lab_down():
         _ask_in_time(ask)
     return list(ends)

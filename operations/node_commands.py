@@ -11,13 +11,13 @@ __all__ = ["Completed", "run_on_all_nodes"]
 
 
 def run_on_all_nodes(
-    here: ChosenTarget, cluster: str, line: str
+    chosen: ChosenTarget, cluster: str, line: str
 ) -> Mapping[str, Completed | GpuctlError]:
     """Run the shell line on all nodes at once; return one entry per node name, in rank order.
 
     Raises NodeError if no node could be asked, InputError for an unknown cluster.
     """
-    inventory = here.cluster_store(cluster).inventory(cluster)
+    inventory = chosen.cluster_store(cluster).inventory(cluster)
     folder = str(inventory.folder)
     try:
         connection = dial.dial(folder, inventory.model_dump(mode="json"))

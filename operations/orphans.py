@@ -14,7 +14,7 @@ __all__ = ["Collected", "FoundCluster", "Survey", "find", "remove"]
 
 
 def find(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     *,
     owners: Collection[str] = (),
     watcher: Watcher = LoggingWatcher(),
@@ -23,15 +23,15 @@ def find(
 
     What belongs to one of `owners` counts as this caller's. Raises CloudError if no region answers.
     """
-    here.require_lab()
-    target = _target(here)
-    is_everywhere = here.region == ALL_REGIONS
+    chosen.require_lab()
+    target = _target(chosen)
+    is_everywhere = chosen.region == ALL_REGIONS
     regions = gc.enabled_regions(target) if is_everywhere else (target.region,)
     return gc.survey(target, regions, watcher.report, owners)
 
 
 def remove(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     clusters: Sequence[FoundCluster],
     *,
     owners: Collection[str] = (),
@@ -42,11 +42,11 @@ def remove(
     Each is judged again first, with the same `owners`. If its verdict or its reasons have changed,
     it stays.
     """
-    return gc.collect(clusters, _target(here), watcher.report, owners) if clusters else ()
+    return gc.collect(clusters, _target(chosen), watcher.report, owners) if clusters else ()
 
 
-def _target(here: ChosenTarget) -> Target:
+def _target(chosen: ChosenTarget) -> Target:
     """Return a target in the chosen region; for all regions in one that lists the enabled ones."""
-    if here.region == ALL_REGIONS:
-        return replace(here, region=None).target("us-east-1")
-    return here.target()
+    if chosen.region == ALL_REGIONS:
+        return replace(chosen, region=None).target("us-east-1")
+    return chosen.target()

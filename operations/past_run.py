@@ -20,7 +20,7 @@ from operations.watcher import LoggingWatcher, Watcher
 
 
 def first_event(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     record: RunRecord,
     *,
     outputs: Path | None = None,
@@ -34,11 +34,11 @@ def first_event(
     """
     if outputs is not None:
         parent = outputs.expanduser().absolute()
-        choose_outputs(here.state / "runs", record.run_id, parent)
-    fetch_journal(here, record, watcher)
+        choose_outputs(chosen.state / "runs", record.run_id, parent)
+    fetch_journal(chosen, record, watcher)
     if record.is_lost:
-        _fetch_saved(here, record, watcher)
-    event = next(recorded_events(here.state / "runs", record.run_id), None)
+        _fetch_saved(chosen, record, watcher)
+    event = next(recorded_events(chosen.state / "runs", record.run_id), None)
     if not isinstance(event, FirstEvent):
         raise InputError(
             f"the logs of run {record.run_id} are not kept any more",
@@ -48,7 +48,7 @@ def first_event(
 
 
 def replay(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     record: RunRecord,
     started: FirstEvent,
     *,
@@ -59,7 +59,7 @@ def replay(
 
     Nothing is removed: the cluster may be in use again. RunError for a run without a result.
     """
-    runs, collector = here.state / "runs", ResultCollector()
+    runs, collector = chosen.state / "runs", ResultCollector()
     for event in recorded_events(runs, record.run_id):
         collector.see(event)
         on_event(event)
@@ -68,26 +68,26 @@ def replay(
         raise RunError(f"run {record.run_id} failed: {record.reason}", "")
     folder = evidence_folder(runs, record.run_id)
     evidence = folder if folder.exists() else None
-    outputs = late_outputs(here, started, watcher)
+    outputs = late_outputs(chosen, started, watcher)
     return EndedRun(result, evidence=evidence, outputs=outputs, earlier_cost_usd=record.cost_usd)
 
 
-def late_outputs(here: ChosenTarget, started: FirstEvent, watcher: Watcher) -> Path | None:
+def late_outputs(chosen: ChosenTarget, started: FirstEvent, watcher: Watcher) -> Path | None:
     """Return the folder of the run's outputs; fetch them if no client has, and the cluster is up.
 
     A client that only waits (`gpuctl wait`, `gpuctl logs`) leaves them on the nodes.
     """
-    runs = here.state / "runs"
+    runs = chosen.state / "runs"
     if not started.outputs:
         return None
     kept = outputs_folder(runs, started.run_id)
     if kept.exists():
         watcher.note(f"-- outputs are in {kept}")
         return kept
-    if here.is_lab_down():
+    if chosen.is_lab_down():
         return None
     try:
-        inventory = here.cluster_store(started.cluster).inventory(started.cluster)
+        inventory = chosen.cluster_store(started.cluster).inventory(started.cluster)
     except InputError:  # the cluster is gone
         return None
     fetched = fetch(started, inventory, runs, watcher)
@@ -96,19 +96,19 @@ def late_outputs(here: ChosenTarget, started: FirstEvent, watcher: Watcher) -> P
     return fetched
 
 
-def _fetch_saved(here: ChosenTarget, record: RunRecord, watcher: Watcher) -> None:
+def _fetch_saved(chosen: ChosenTarget, record: RunRecord, watcher: Watcher) -> None:
     """Take what a lost run left from the shared storage of its cluster, which `up` made again.
 
     An error is a warning: this machine may have a part of the run's journal.
     """
-    if here.is_lab_down():
+    if chosen.is_lab_down():
         return
     try:
-        inventory = here.cluster_store(record.cluster).inventory(record.cluster)
+        inventory = chosen.cluster_store(record.cluster).inventory(record.cluster)
     except InputError:  # the cluster is gone
         return
     try:
-        missing = fetch_saved(record.run_id, inventory, here.state / "runs")
+        missing = fetch_saved(record.run_id, inventory, chosen.state / "runs")
     except GpuctlError as error:
         watcher.warn(f"what run {record.run_id} has saved did not come: {error}")
         return

@@ -14,7 +14,7 @@ __all__ = ["COMMANDS", "boundary_document", "policy_documents"]
 
 
 def policy_documents(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     *,
     cluster: Cluster | None = None,
     commands: Sequence[str] = COMMANDS,
@@ -32,4 +32,4 @@ def policy_documents(
     if instance_profile is not None:
         features = features - {"role"} | {"profile"}
     actions = needed(commands, features)
-    return split(policy(actions, bucket_of(here.backend), instance_profile))
+    return split(policy(actions, bucket_of(chosen.backend), instance_profile))

@@ -59,7 +59,7 @@ class PreparedRun:
 
 
 def prepare(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     run: Run,
     file: Path,
     *,
@@ -88,12 +88,12 @@ def prepare(
     run = run.model_copy(update=changes)
     outputs = _outputs(run, file, outputs)
     if inventory is None:
-        inventory = _inventory(here, cluster, run, file)
+        inventory = _inventory(chosen, cluster, run, file)
     tree = read_code(run, file)
     load = run_queue.current_load(run, inventory) if ask_head else {}
     plan = planning.launch_plan(run, inventory, planning.new_run_id(run.name), tree, load)
     sweep = plan.sweep
-    if sweep is not None and here.lab is not None:  # the bandwidths are those of a lab
+    if sweep is not None and chosen.lab is not None:  # the bandwidths are those of a lab
         sweep = replace(sweep, is_stand_in=True)
     plan = replace(plan, sweep=sweep, queue=queue)
     return PreparedRun(
@@ -153,10 +153,10 @@ def _credentials(plan: LaunchPlan) -> tuple[Credential, ...]:
     )
 
 
-def _inventory(here: ChosenTarget, name: str | None, run: Run, file: Path) -> Inventory:
+def _inventory(chosen: ChosenTarget, name: str | None, run: Run, file: Path) -> Inventory:
     """Return the inventory of the named cluster, by default of the run file's or the only one."""
-    here.require_lab()
-    store = ClusterStore(here.remembered())
+    chosen.require_lab()
+    store = ClusterStore(chosen.remembered())
     if name is None:
         known = [record.name for record in store.records()]
         named = (
@@ -170,4 +170,4 @@ def _inventory(here: ChosenTarget, name: str | None, run: Run, file: Path) -> In
             hint = "name one with --cluster" if known else proposal.no_cluster_hint(run, file)
             raise InputError(which, hint)
         name = known[0]
-    return store.at(here.target(store.known_record(name).region)).inventory(name)
+    return store.at(chosen.target(store.known_record(name).region)).inventory(name)

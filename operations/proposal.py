@@ -17,7 +17,7 @@ __all__ = ["Proposal", "catalogue_access_usd", "no_cluster_hint", "propose", "wr
 
 
 def propose(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     run_file: Path,
     *,
     substitutions: Substitutions = NO_SUBSTITUTIONS,
@@ -33,7 +33,7 @@ def propose(
     if with_needs is run:  # those of a manifest are about what `run` ignores
         for warning in warnings:
             warn(warning)
-    return engine_proposal.propose(with_needs, here.region)
+    return engine_proposal.propose(with_needs, chosen.region)
 
 
 def no_cluster_hint(run: Run, run_file: Path) -> str:

@@ -26,7 +26,7 @@ def with_places(runs: Sequence[Holder]) -> tuple[QueuedRun, ...]:
 
 
 def queue_places(
-    here: ChosenTarget, records: Sequence[RunRecord], watcher: Watcher
+    chosen: ChosenTarget, records: Sequence[RunRecord], watcher: Watcher
 ) -> dict[str, int]:
     """Return the places of the queued runs of `records`, as their clusters' heads know them.
 
@@ -34,6 +34,6 @@ def queue_places(
     """
     places: dict[str, int] = {}
     for cluster in dict.fromkeys(run.cluster for run in records if run.status == "queued"):
-        for queued in with_places(find_runs(here, cluster, watcher)):
+        for queued in with_places(find_runs(chosen, cluster, watcher)):
             places[queued.run.run_id] = queued.place
     return places

@@ -47,32 +47,32 @@ class Removal:
 
 
 def plan_removal(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     cluster: str,
     *,
     cluster_id: str | None = None,
     watcher: Watcher = LoggingWatcher(),
 ) -> Removal:
     """Return what a removal of the cluster would end; the cluster's head is asked for its runs."""
-    here.require_lab()
+    chosen.require_lab()
     if cluster_id is not None:
-        record = ClusterStore(here.remembered()).last_known(cluster)
+        record = ClusterStore(chosen.remembered()).last_known(cluster)
         if record is None or record.id != cluster_id:
             # Another person's cluster of that name: its head is unknown here.
             return Removal(cluster, cluster_id)
-    runs = find_runs(here, cluster, watcher)
-    return Removal(cluster, cluster_id, runs, occupancy_text(here, cluster, runs))
+    runs = find_runs(chosen, cluster, watcher)
+    return Removal(cluster, cluster_id, runs, occupancy_text(chosen, cluster, runs))
 
 
 def check_owner(
-    here: ChosenTarget, cluster: str, *, cluster_id: str | None = None, owner: str | None = None
+    chosen: ChosenTarget, cluster: str, *, cluster_id: str | None = None, owner: str | None = None
 ) -> Ownership | None:
     """Return whose cluster it is if somebody has to agree to its removal, else None.
 
     Nobody has to if it is this caller's, or if `owner` names its owner. Raises InputError if
     `owner` is not the cluster's.
     """
-    ownership = find_ownership(cluster, here.cluster_target(cluster), cluster_id)
+    ownership = find_ownership(cluster, chosen.cluster_target(cluster), cluster_id)
     if ownership is None or (ownership.is_ours and owner is None):
         return None
     if owner is None:
@@ -85,24 +85,26 @@ def check_owner(
     return None
 
 
-def down(here: ChosenTarget, planned: Removal, *, watcher: Watcher = LoggingWatcher()) -> Teardown:
+def down(
+    chosen: ChosenTarget, planned: Removal, *, watcher: Watcher = LoggingWatcher()
+) -> Teardown:
     """Remove everything of the cluster; its runs that were still going on are recorded as failed.
 
     InputError while a client makes the cluster's lost nodes again.
     """
-    with prevent_healing(here, planned.cluster, planned.runs):
-        return remove(here, planned.cluster, cluster_id=planned.cluster_id, watcher=watcher)
+    with prevent_healing(chosen, planned.cluster, planned.runs):
+        return remove(chosen, planned.cluster, cluster_id=planned.cluster_id, watcher=watcher)
 
 
 def remove(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     cluster: str,
     *,
     cluster_id: str | None = None,
     watcher: Watcher = LoggingWatcher(),
 ) -> Teardown:
     """Remove the cluster, whoever may use it; record the runs that were still on it as failed."""
-    target = here.cluster_target(cluster)
+    target = chosen.cluster_target(cluster)
     dial.end(str(target.clusters / cluster))
     teardown = removal.down(cluster, target, watcher.report, cluster_id)
     if ClusterStore(target).last_known(cluster) is not None:
@@ -118,24 +120,24 @@ def remove(
 
 
 def remove_failed(
-    here: ChosenTarget, cluster: str, *, watcher: Watcher = LoggingWatcher()
+    chosen: ChosenTarget, cluster: str, *, watcher: Watcher = LoggingWatcher()
 ) -> Teardown | None:
     """Remove the cluster if its last `up` failed; return None if it did not.
 
     Another outcome is that of another client, which has the cluster.
     """
-    record = here.cluster_store(cluster).last_known(cluster)
+    record = chosen.cluster_store(cluster).last_known(cluster)
     if record is None or record.status != "failed":
         return None
-    return remove(here, cluster, watcher=watcher)
+    return remove(chosen, cluster, watcher=watcher)
 
 
-def is_known(here: ChosenTarget, cluster: str) -> bool:
+def is_known(chosen: ChosenTarget, cluster: str) -> bool:
     """Return whether this machine, or its team's bucket, has a record of the cluster."""
-    return ClusterStore(here.remembered()).last_known(cluster) is not None
+    return ClusterStore(chosen.remembered()).last_known(cluster) is not None
 
 
-def verify(here: ChosenTarget, teardown: Teardown) -> Verification:
+def verify(chosen: ChosenTarget, teardown: Teardown) -> Verification:
     """Ask AWS what is left of the removed cluster; CloudError if something is."""
-    target = replace(here.target(teardown.region), region=teardown.region)
+    target = replace(chosen.target(teardown.region), region=teardown.region)
     return verify_removal(teardown.name, teardown.id, target)

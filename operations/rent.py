@@ -15,7 +15,7 @@ __all__ = ["FleetPlan", "Inventory", "Plan", "check", "plan", "up"]
 
 
 def plan(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     cluster: Cluster,
     *,
     refresh: bool = False,
@@ -27,13 +27,13 @@ def plan(
     With `refresh` new machines get the launch settings of this gpuctl. The nodes in `replace` get
     new machines; `all` means each node. Raises InputError or CloudError with every problem at once.
     """
-    here.ensure_lab(watcher.report)
-    target = here.target(cluster.region)
+    chosen.ensure_lab(watcher.report)
+    target = chosen.target(cluster.region)
     return fleet.plan(cluster, target, watcher.report, refresh=refresh, replace=replace)
 
 
 def check(
-    here: ChosenTarget, fleet_plan: FleetPlan, *, watcher: Watcher = LoggingWatcher()
+    chosen: ChosenTarget, fleet_plan: FleetPlan, *, watcher: Watcher = LoggingWatcher()
 ) -> None:
     """Raise InputError if the plan cannot be carried out now.
 
@@ -43,7 +43,7 @@ def check(
     fleet_plan.check_replacement()
     if fleet_plan.plan.ends_machines:
         check_free(
-            here,
+            chosen,
             fleet_plan.resolved.cluster.name,
             "this plan ends machines",
             "stop the run first (`gpuctl stop {run}`) or wait for its end (`gpuctl wait {run}`)",
@@ -52,15 +52,15 @@ def check(
 
 
 def up(
-    here: ChosenTarget, fleet_plan: FleetPlan, *, watcher: Watcher = LoggingWatcher()
+    chosen: ChosenTarget, fleet_plan: FleetPlan, *, watcher: Watcher = LoggingWatcher()
 ) -> Inventory:
     """Carry out the plan, and wait until every node is ready for a job.
 
     It is checked first (`check`): a run may have begun since the plan was made. After a failure the
     resources are kept for inspection; the error says how to remove them.
     """
-    check(here, fleet_plan, watcher=watcher)
+    check(chosen, fleet_plan, watcher=watcher)
     cluster = fleet_plan.resolved.cluster
-    target = here.target(cluster.region)
-    here.ensure_image(cluster.image, target.region, watcher.report)
+    target = chosen.target(cluster.region)
+    chosen.ensure_image(cluster.image, target.region, watcher.report)
     return fleet.up(fleet_plan, target, watcher.report)

@@ -34,9 +34,9 @@ class RunResults:
     node_names: tuple[str, ...]
 
 
-def results(here: ChosenTarget, record: RunRecord) -> RunResults:
+def results(chosen: ChosenTarget, record: RunRecord) -> RunResults:
     """Return what the run measured."""
-    runs = here.state / "runs"
+    runs = chosen.state / "runs"
     with History(runs) as history:
         tables, findings = history.tables(record.run_id), history.findings(record.run_id)
     started = next(recorded_events(runs, record.run_id), None)
@@ -45,17 +45,17 @@ def results(here: ChosenTarget, record: RunRecord) -> RunResults:
     return RunResults(record, tables, findings, tuple(names))
 
 
-def tables(here: ChosenTarget, record: RunRecord) -> tuple[Table, ...]:
+def tables(chosen: ChosenTarget, record: RunRecord) -> tuple[Table, ...]:
     """Return the nccl-tests tables of the run."""
-    with History(here.state / "runs") as history:
+    with History(chosen.state / "runs") as history:
         return history.tables(record.run_id)
 
 
-def compare(here: ChosenTarget, before: RunRecord, after: RunRecord) -> Comparison:
+def compare(chosen: ChosenTarget, before: RunRecord, after: RunRecord) -> Comparison:
     """Compare two runs; InputError if one of them has no nccl-tests table."""
     both = []
     for record in (before, after):
-        both.append(tables(here, record))
+        both.append(tables(chosen, record))
         if not both[-1]:
             raise InputError(
                 f"run {record.run_id} printed no nccl-tests table", "`gpuctl ps` lists other runs"
@@ -63,13 +63,13 @@ def compare(here: ChosenTarget, before: RunRecord, after: RunRecord) -> Comparis
     return compare_tables(*both)
 
 
-def baseline(here: ChosenTarget, name: str) -> RunRecord:
+def baseline(chosen: ChosenTarget, name: str) -> RunRecord:
     """Return the run that is kept as this baseline; InputError for an unknown name."""
-    with History(here.state / "runs") as history:
+    with History(chosen.state / "runs") as history:
         return history.baseline(name)
 
 
-def keep_baseline(here: ChosenTarget, name: str, record: RunRecord) -> None:
+def keep_baseline(chosen: ChosenTarget, name: str, record: RunRecord) -> None:
     """Keep the run as a baseline. InputError if later runs cannot be measured against it."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name):
         raise InputError(
@@ -77,11 +77,11 @@ def keep_baseline(here: ChosenTarget, name: str, record: RunRecord) -> None:
             "use up to 63 letters, digits, dots, dashes and underscores; begin with a letter or"
             " digit",
         )
-    if record.status != "done" or not tables(here, record):
+    if record.status != "done" or not tables(chosen, record):
         why = "printed no nccl-tests table" if record.status == "done" else f"is {record.status}"
         raise InputError(
             f"run {record.run_id} {why}: it cannot be a baseline",
             "keep a run that is done and has tables; `gpuctl ps` lists the runs",
         )
-    with History(here.state / "runs") as history:
+    with History(chosen.state / "runs") as history:
         history.keep_baseline(name, record.run_id)

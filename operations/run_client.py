@@ -80,7 +80,7 @@ class RunClient:
 
     def __init__(
         self,
-        here: ChosenTarget,
+        chosen: ChosenTarget,
         run: KnownRun,
         inventory: Inventory,
         *,
@@ -88,14 +88,14 @@ class RunClient:
         on_removed: "Callable[[Teardown], None]",
         watcher: Watcher,
     ) -> None:
-        self._here, self._run, self._inventory, self._watcher = here, run, inventory, watcher
+        self._chosen, self._run, self._inventory, self._watcher = chosen, run, inventory, watcher
         self._on_event, self._on_removed = on_event, on_removed
         self._answer: Answer | None = None
         self._healing: Healing | None = None
-        self.runs = here.cluster_target(inventory.cluster).runs
+        self.runs = chosen.cluster_target(inventory.cluster).runs
         self._evidence = evidence_folder(self.runs, run.run_id)
-        self._watch_head = head_watch(here, inventory, run)
-        self._lab = LabEvidence(here.lab, inventory, self._evidence) if here.lab else None
+        self._watch_head = head_watch(chosen, inventory, run)
+        self._lab = LabEvidence(chosen.lab, inventory, self._evidence) if chosen.lab else None
 
     def live(
         self, life: Life, on_interrupt: OnInterrupt, healing: Healing | None = None
@@ -148,7 +148,7 @@ class RunClient:
                         self._remove_after(error)
             finally:
                 # last: a slow bucket must not keep the cluster
-                share_ended_run(self._here, watcher=self._watcher)
+                share_ended_run(self._chosen, watcher=self._watcher)
             raise
 
     def _remove_after(self, error: BaseException) -> None:
@@ -159,7 +159,7 @@ class RunClient:
                 f" {error.saved} may have what the run left"
             )
             return
-        place = (self._here, self._run.run_id, self._inventory, self._watcher)
+        place = (self._chosen, self._run.run_id, self._inventory, self._watcher)
         with removable(*place, is_lost=isinstance(error, RunLost)) as may_remove:
             if may_remove:
                 self._watcher.warn(str(error) or "interrupted")
@@ -182,7 +182,7 @@ class RunClient:
                     self._lab.wait()
             finally:
                 # Before the result is printed: printing fails if the reader has gone.
-                gone = destroy_if_asked(self._here, run, inventory, watcher)
+                gone = destroy_if_asked(self._chosen, run, inventory, watcher)
         record_cost(gone, self.runs, run.run_id)
         return EndedRun(
             result,

@@ -48,7 +48,7 @@ class Healing:
 
     def __init__(
         self,
-        here: ChosenTarget,
+        chosen: ChosenTarget,
         run_id: str,
         inventory: Inventory,
         watcher: Watcher,
@@ -58,7 +58,7 @@ class Healing:
     ) -> None:
         self._first_pause_s, self._pause_s = first_pause_s, pause_s
         self.inventory = inventory
-        self._here, self._run_id, self._watcher, self._prepare = here, run_id, watcher, prepare
+        self._chosen, self._run_id, self._watcher, self._prepare = chosen, run_id, watcher, prepare
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
         self._nodes = inventory.nodes
@@ -119,7 +119,7 @@ class Healing:
 
         began = time.monotonic()
         cluster, lost = self.inventory.cluster, ", ".join(names)
-        store = self._here.cluster_store(cluster)
+        store = self._chosen.cluster_store(cluster)
         target = store.target
         if store.record(cluster) is None:
             return True  # somebody removes the cluster

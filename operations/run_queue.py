@@ -24,27 +24,27 @@ class Queue:
     runs: tuple[QueuedRun, ...]
 
 
-def queue(here: ChosenTarget, cluster: str) -> Queue:
+def queue(chosen: ChosenTarget, cluster: str) -> Queue:
     """Return the runs on the cluster, as its head knows them."""
-    return _queue(here.cluster_store(cluster).inventory(cluster))
+    return _queue(chosen.cluster_store(cluster).inventory(cluster))
 
 
 def move(
-    here: ChosenTarget, name: str, place: int, *, watcher: Watcher = LoggingWatcher()
+    chosen: ChosenTarget, name: str, place: int, *, watcher: Watcher = LoggingWatcher()
 ) -> Queue:
     """Give a run that waits another place, from 1; return the queue. InputError if it does not."""
-    run, inventory = _waiting_run(here, name, watcher)
+    run, inventory = _waiting_run(chosen, name, watcher)
     if not asyncio.run(cluster_runs.move_run(run.run_id, inventory, place)):
         raise _not_waiting(run.run_id)
     return _queue(inventory)
 
 
-def drop(here: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()) -> RunResult:
+def drop(chosen: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()) -> RunResult:
     """Take a run out of the queue; it ends as stopped. InputError if it does not wait there."""
-    run, inventory = _waiting_run(here, name, watcher)
+    run, inventory = _waiting_run(chosen, name, watcher)
     if not asyncio.run(cluster_runs.drop_run(run.run_id, inventory)):
         raise _not_waiting(run.run_id)
-    return asyncio.run(session.follow(run.run_id, inventory, here.state / "runs", lambda _: None))
+    return asyncio.run(session.follow(run.run_id, inventory, chosen.state / "runs", lambda _: None))
 
 
 def current_load(run: Run, inventory: Inventory) -> dict[str, int]:
@@ -54,12 +54,12 @@ def current_load(run: Run, inventory: Inventory) -> dict[str, int]:
     return cluster_runs.node_load(asyncio.run(cluster_runs.find_holders(inventory)))
 
 
-def _waiting_run(here: ChosenTarget, name: str, watcher: Watcher) -> tuple[RunRecord, Inventory]:
+def _waiting_run(chosen: ChosenTarget, name: str, watcher: Watcher) -> tuple[RunRecord, Inventory]:
     """Return the run's record and its cluster's inventory; InputError for a run that is over.
 
     Another machine may have started it.
     """
-    record, inventory = find_run_with_cluster(here, name, watcher=watcher)
+    record, inventory = find_run_with_cluster(chosen, name, watcher=watcher)
     if inventory is None:
         raise _not_waiting(record.run_id)
     return record, inventory

@@ -13,9 +13,9 @@ from operations.chosen_target import ChosenTarget
 __all__ = ["Report", "run_report"]
 
 
-def run_report(here: ChosenTarget, record: RunRecord) -> Report:
+def run_report(chosen: ChosenTarget, record: RunRecord) -> Report:
     """Return what is known of the run; a run of a bisect brings the whole bisect."""
-    runs = here.state / "runs"
+    runs = chosen.state / "runs"
     with History(runs) as history:
         tables = history.tables(record.run_id)
         findings, setting = history.findings(record.run_id), history.setting(record.run_id)

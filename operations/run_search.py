@@ -18,18 +18,18 @@ _Found = tuple[Inventory, FirstEvent]
 """A run on a head, by its first event, and the inventory of its cluster."""
 
 
-def find_run(here: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()) -> RunRecord:
+def find_run(chosen: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()) -> RunRecord:
     """Return the run with this id, else the newest with this name.
 
     A run has failed if its cluster has other machines now (`mark_replaced`). If neither this
     machine's history nor the team's bucket has the run, ask the heads of the clusters that this
     machine has a record of, and add the run to the history. Raises InputError if nobody knows it.
     """
-    runs = here.state / "runs"
+    runs = chosen.state / "runs"
     try:
-        record = recorded_run(here, name, watcher=watcher)
+        record = recorded_run(chosen, name, watcher=watcher)
     except InputError:
-        answer = _ask_heads(here, name, watcher)
+        answer = _ask_heads(chosen, name, watcher)
         if answer is None:
             raise
         inventory, run = answer
@@ -37,29 +37,29 @@ def find_run(here: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher
             history.begin(run, head_id=inventory.nodes[0].instance_id)
             return history.find(run.run_id)
     with History(runs) as history:
-        return history.find(record.run_id) if mark_replaced(here, [record]) else record
+        return history.find(record.run_id) if mark_replaced(chosen, [record]) else record
 
 
 def find_run_with_cluster(
-    here: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()
+    chosen: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()
 ) -> tuple[RunRecord, Inventory | None]:
     """Return the run as `find_run` does, and its cluster's inventory, None if the run is over."""
-    record = find_run(here, name, watcher=watcher)
+    record = find_run(chosen, name, watcher=watcher)
     if record.is_over:
         return record, None
-    return record, here.cluster_store(record.cluster).inventory(record.cluster)
+    return record, chosen.cluster_store(record.cluster).inventory(record.cluster)
 
 
-def _ask_heads(here: ChosenTarget, name: str, watcher: Watcher) -> _Found | None:
+def _ask_heads(chosen: ChosenTarget, name: str, watcher: Watcher) -> _Found | None:
     """Return the run of that id or name, and its cluster's inventory.
 
     Of the runs of one head it is the newest with the name. Raises InputError if several heads have
     one: a job is root on its head, so a newer time proves nothing. A head that does not answer is
     a warning.
     """
-    if here.is_lab_down():
+    if chosen.is_lab_down():
         return None
-    inventories = _inventories(here)
+    inventories = _inventories(chosen)
 
     async def ask() -> list[FirstEvent | GpuctlError | None]:
         return await asyncio.gather(*(_ask(inventory, name) for inventory in inventories))
@@ -102,13 +102,13 @@ async def _ask(inventory: Inventory, name: str) -> FirstEvent | GpuctlError | No
         return error
 
 
-def _inventories(here: ChosenTarget) -> list[Inventory]:
+def _inventories(chosen: ChosenTarget) -> list[Inventory]:
     """Return the inventories of the clusters that are ready."""
     inventories = []
-    store = ClusterStore(here.remembered())
+    store = ClusterStore(chosen.remembered())
     for record in store.records():
         try:
-            inventories.append(store.at(here.target(record.region)).inventory(record.name))
+            inventories.append(store.at(chosen.target(record.region)).inventory(record.name))
         except InputError:  # it is not ready, so it has no run
             continue
     return inventories

@@ -102,7 +102,7 @@ class StoppedRun:
 
 
 def make_ready(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     prepared: PreparedRun,
     *,
     check_nodes: bool = True,
@@ -118,7 +118,7 @@ def make_ready(
     plan, inventory = prepared.plan, prepared.inventory
     if forwards_ports:
         check_ports(plan.ports)
-    store = here.cluster_store(inventory.cluster)
+    store = chosen.cluster_store(inventory.cluster)
     with History(store.target.runs) as history:
         history.check_writable()
     secrets = resolve(plan, prepared.run)
@@ -131,14 +131,14 @@ def make_ready(
         node_check.finish(watcher)
     if plan.dashboard:
         watcher.note(_dashboard(plan))
-    remove_old_logs(here, watcher)
+    remove_old_logs(chosen, watcher)
     if plan.outputs:
         choose_outputs(store.target.runs, plan.run_id, prepared.outputs)
     return ReadyRun(plan, inventory, secrets)
 
 
 def start(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     ready: ReadyRun,
     *,
     on_removed: "Callable[[Teardown], None]" = _ignore,
@@ -146,13 +146,18 @@ def start(
 ) -> None:
     """Start the run and leave it alone; return once its supervisor has it."""
     client = RunClient(
-        here, ready.plan, ready.inventory, on_event=_ignore, on_removed=on_removed, watcher=watcher
+        chosen,
+        ready.plan,
+        ready.inventory,
+        on_event=_ignore,
+        on_removed=on_removed,
+        watcher=watcher,
     )
     client.leave(session.start(ready.plan, ready.inventory, client.runs, ready.secrets))
 
 
 def follow(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     ready: ReadyRun,
     *,
     on_event: OnEvent = _ignore,
@@ -168,7 +173,7 @@ def follow(
     """
     plan, inventory = ready.plan, ready.inventory
     client = RunClient(
-        here, plan, inventory, on_event=on_event, on_removed=on_removed, watcher=watcher
+        chosen, plan, inventory, on_event=on_event, on_removed=on_removed, watcher=watcher
     )
 
     async def life(on_event: OnEvent, on_interrupt: OnInterrupt) -> RunResult:
@@ -178,27 +183,27 @@ def follow(
             )
 
     prepare = preparation(plan.run_id, watcher, ready.secrets)
-    healing = Healing(here, plan.run_id, inventory, watcher, prepare)
+    healing = Healing(chosen, plan.run_id, inventory, watcher, prepare)
     return client.live(life, on_interrupt, healing)
 
 
-def find_started(here: ChosenTarget, record: RunRecord) -> StartedRun:
+def find_started(chosen: ChosenTarget, record: RunRecord) -> StartedRun:
     """Return the run, which is not over, for a client that attaches to it.
 
     Raise at once if the head does not answer: RunLost if AWS says that it is gone, else NodeError.
     """
-    store = here.cluster_store(record.cluster)
+    store = chosen.cluster_store(record.cluster)
     inventory = store.inventory(record.cluster)
     if record.on_stop == "destroy":
         check_removable(record.cluster, store)
     # What is to follow the run's end is this machine's knowledge: a job is root on the head.
     return StartedRun(
-        replace(_first_event(here, record, inventory), on_stop=record.on_stop), inventory
+        replace(_first_event(chosen, record, inventory), on_stop=record.on_stop), inventory
     )
 
 
 def attach(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     started: StartedRun,
     *,
     on_event: OnEvent = _ignore,
@@ -215,23 +220,23 @@ def attach(
     """
     run, inventory = started.run, started.inventory
     if run.outputs:
-        runs = here.state / "runs"
+        runs = chosen.state / "runs"
         parent = outputs or outputs_folder(runs, run.run_id).parent
         choose_outputs(runs, run.run_id, parent.expanduser().absolute())
     client = RunClient(
-        here, run, inventory, on_event=on_event, on_removed=on_removed, watcher=watcher
+        chosen, run, inventory, on_event=on_event, on_removed=on_removed, watcher=watcher
     )
 
     async def life(on_event: OnEvent, on_interrupt: OnInterrupt) -> RunResult:
         with forwarded(run.ports, inventory, run.nodes[0].name, watcher):
             return await session.attach(run, inventory, client.runs, on_event, on_interrupt)
 
-    healing = Healing(here, run.run_id, inventory, watcher, preparation(run.run_id, watcher))
+    healing = Healing(chosen, run.run_id, inventory, watcher, preparation(run.run_id, watcher))
     return client.live(life, on_interrupt, healing)
 
 
 def wait(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     name: str,
     *,
     timeout_s: float | None = None,
@@ -242,10 +247,10 @@ def wait(
     The record of a run that did not end in time is not over. No outputs are fetched, and no
     cluster is removed: `attach` does.
     """
-    record, inventory = find_run_with_cluster(here, name, watcher=watcher)
+    record, inventory = find_run_with_cluster(chosen, name, watcher=watcher)
     if inventory is None:
         return record
-    runs, watch = here.state / "runs", head_watch(here, inventory, record)
+    runs, watch = chosen.state / "runs", head_watch(chosen, inventory, record)
 
     async def has_ended() -> bool:
         try:
@@ -261,28 +266,28 @@ def wait(
         return history.find(record.run_id)
 
 
-def stop(here: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()) -> StoppedRun:
+def stop(chosen: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()) -> StoppedRun:
     """Stop the run of this id or name on all its nodes; remove its cluster if the run says so.
 
     InputError for a run that is over.
     """
-    record, inventory = find_run_with_cluster(here, name, watcher=watcher)
+    record, inventory = find_run_with_cluster(chosen, name, watcher=watcher)
     if inventory is None:
         raise InputError(f"run {record.run_id} is over ({record.status})", "see `gpuctl ps`")
-    result = asyncio.run(session.stop(record.run_id, inventory, here.state / "runs"))
+    result = asyncio.run(session.stop(record.run_id, inventory, chosen.state / "runs"))
     if record.on_stop == "destroy":
         # A client that follows the run removes the cluster too.
         with (
             ending(inventory, record.run_id, watcher),
-            removable(here, record.run_id, inventory, watcher) as may_remove,
+            removable(chosen, record.run_id, inventory, watcher) as may_remove,
         ):
             if may_remove:
-                return StoppedRun(result, destroy(here, record.run_id, inventory, watcher))
+                return StoppedRun(result, destroy(chosen, record.run_id, inventory, watcher))
     return StoppedRun(result)
 
 
 def follow_journal(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     record: RunRecord,
     *,
     on_event: OnEvent,
@@ -294,8 +299,8 @@ def follow_journal(
     `on_event` gets every event. Afterwards this machine has the whole journal. A head that does
     not answer is announced.
     """
-    inventory = here.cluster_store(record.cluster).inventory(record.cluster)
-    watch = head_watch(here, inventory, record)
+    inventory = chosen.cluster_store(record.cluster).inventory(record.cluster)
+    watch = head_watch(chosen, inventory, record)
     is_silent = False
 
     def see(event: Event) -> None:
@@ -307,18 +312,18 @@ def follow_journal(
         watch(event)
         on_event(event)
 
-    asyncio.run(session.follow(record.run_id, inventory, here.state / "runs", see, limits))
+    asyncio.run(session.follow(record.run_id, inventory, chosen.state / "runs", see, limits))
 
 
-def _first_event(here: ChosenTarget, record: RunRecord, inventory: Inventory) -> FirstEvent:
+def _first_event(chosen: ChosenTarget, record: RunRecord, inventory: Inventory) -> FirstEvent:
     """Return the run's first event, from its head."""
     try:
         event = asyncio.run(head.find_run(inventory, record.run_id))
     except NodeError as error:
         is_destroyed = record.on_stop == "destroy"
-        lost = None if is_destroyed else lost_head(here, inventory, record)
+        lost = None if is_destroyed else lost_head(chosen, inventory, record)
         if lost is not None:
-            with History(here.state / "runs") as history:
+            with History(chosen.state / "runs") as history:
                 history.mark_lost(record.run_id, lost.reason)
             raise lost from error
         if is_destroyed:
@@ -329,7 +334,7 @@ def _first_event(here: ChosenTarget, record: RunRecord, inventory: Inventory) ->
             ) from error
         raise
     if event is None or event.run_id != record.run_id:
-        return asyncio.run(session.first_event(record.run_id, inventory, here.state / "runs"))
+        return asyncio.run(session.first_event(record.run_id, inventory, chosen.state / "runs"))
     return event
 
 

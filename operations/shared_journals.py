@@ -61,18 +61,20 @@ def share_journals(store: "Objects", history: History, runs: Path, watcher: Watc
             watcher.warn(f"the log of run {run.run_id} is not shared: {error}")
 
 
-def fetch_journal(here: ChosenTarget, run: RunRecord, watcher: Watcher = LoggingWatcher()) -> None:
+def fetch_journal(
+    chosen: ChosenTarget, run: RunRecord, watcher: Watcher = LoggingWatcher()
+) -> None:
     """Copy the journal of a run that is over to this machine, if only the bucket has it.
 
     The history then also has the run's tables, findings and setting. An error is a warning.
     """
-    runs = here.state / "runs"
-    if bucket_of(here.backend) is None or here.is_lab_down() or not run.is_over:
+    runs = chosen.state / "runs"
+    if bucket_of(chosen.backend) is None or chosen.is_lab_down() or not run.is_over:
         return
     try:
         if _is_kept(run, runs):
             return
-        store = objects(here.remembered())
+        store = objects(chosen.remembered())
         assert store is not None
         keys = store.keys(store.bucket.key(FOLDER, run.run_id, ""))
         if store.bucket.key(FOLDER, run.run_id, JOURNAL) in keys:

@@ -31,22 +31,22 @@ _AHEAD = timedelta(days=1)
 """How far a colleague's clock may be ahead of this machine's."""
 
 
-def share_runs(here: ChosenTarget, watcher: Watcher = LoggingWatcher()) -> None:
+def share_runs(chosen: ChosenTarget, watcher: Watcher = LoggingWatcher()) -> None:
     """Add this machine's runs to the bucket and those in it to the history; nothing without one.
 
     Of runs that are over the bucket gets the journals, too. An error is a warning: the runs of this
     machine are known anyway.
     """
-    if bucket_of(here.backend) is None or here.is_lab_down():
+    if bucket_of(chosen.backend) is None or chosen.is_lab_down():
         return
     try:
-        _exchange(here.remembered(), watcher)
+        _exchange(chosen.remembered(), watcher)
     except GpuctlError as error:
         watcher.warn(f"the runs of others are not known: {error}")
 
 
 def share_ended_run(
-    here: ChosenTarget, *, limit_s: float = SHARE_S, watcher: Watcher = LoggingWatcher()
+    chosen: ChosenTarget, *, limit_s: float = SHARE_S, watcher: Watcher = LoggingWatcher()
 ) -> None:
     """Do what `share_runs` does at the end of a run, whose exit code and end nothing here changes.
 
@@ -55,7 +55,7 @@ def share_ended_run(
     """
     errors: list[BaseException] = []
     sharing = threading.Thread(
-        target=_share, args=(here, watcher, errors), daemon=True, name="share"
+        target=_share, args=(chosen, watcher, errors), daemon=True, name="share"
     )
     try:
         sharing.start()
@@ -67,15 +67,15 @@ def share_ended_run(
     elif errors:
         why = f"{type(errors[0]).__name__}: {errors[0]}"
     elif sharing.is_alive():
-        why = f"{here.backend} did not take it within {limit_s:g} s"
+        why = f"{chosen.backend} did not take it within {limit_s:g} s"
     else:
         return
     watcher.warn(f"the run is not shared yet: {why}; the next `gpuctl ps` shares it")
 
 
-def _share(here: ChosenTarget, watcher: Watcher, errors: list[BaseException]) -> None:
+def _share(chosen: ChosenTarget, watcher: Watcher, errors: list[BaseException]) -> None:
     try:
-        share_runs(here, watcher)
+        share_runs(chosen, watcher)
     except BaseException as error:
         errors.append(error)
 

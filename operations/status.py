@@ -29,24 +29,24 @@ class Overview:
         return clusters
 
 
-def overview(here: ChosenTarget) -> Overview:
+def overview(chosen: ChosenTarget) -> Overview:
     """Return every cluster in the target's region or in this machine's records."""
-    if here.is_lab_down():
-        return Overview((), ClusterStore(here.remembered()).errors())
-    store = ClusterStore(here.target())
+    if chosen.is_lab_down():
+        return Overview((), ClusterStore(chosen.remembered()).errors())
+    store = ClusterStore(chosen.target())
     return Overview(status.clusters(store), store.errors())
 
 
-def clusters(here: ChosenTarget) -> tuple[ClusterStatus, ...]:
+def clusters(chosen: ChosenTarget) -> tuple[ClusterStatus, ...]:
     """Return every cluster in the target's region or in this machine's records, by name."""
-    return overview(here).clusters
+    return overview(chosen).clusters
 
 
-def cluster(here: ChosenTarget, name: str) -> tuple[ClusterStatus, ...]:
+def cluster(chosen: ChosenTarget, name: str) -> tuple[ClusterStatus, ...]:
     """Return the clusters of that name; InputError if there is none, or in another account."""
-    return overview(here).named(name)
+    return overview(chosen).named(name)
 
 
-def inventory(here: ChosenTarget, name: str) -> Inventory:
+def inventory(chosen: ChosenTarget, name: str) -> Inventory:
     """Return the nodes of the cluster; InputError if it is not ready."""
-    return here.cluster_store(name).inventory(name)
+    return chosen.cluster_store(name).inventory(name)

@@ -29,7 +29,7 @@ _PACKAGES = ("boto3", "botocore", "pulumi", "pulumi-aws", "pydantic", "typer", "
 
 
 def pack_support(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     to: Path,
     *,
     runs: Sequence[str] = (),
@@ -44,7 +44,7 @@ def pack_support(
     secrets, names = SecretsOfEnvironment(), list[str]()
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name, text in _texts(here, runs, watcher):
+        for name, text in _texts(chosen, runs, watcher):
             data = secrets.hide(text).encode()
             entry = tarfile.TarInfo(f"gpuctl-support/{name}")
             entry.size, entry.mode, entry.mtime = len(data), 0o600, int(time.time())
@@ -57,27 +57,29 @@ def pack_support(
     return tuple(names)
 
 
-def _texts(here: ChosenTarget, runs: Sequence[str], watcher: Watcher) -> Iterator[tuple[str, str]]:
+def _texts(
+    chosen: ChosenTarget, runs: Sequence[str], watcher: Watcher
+) -> Iterator[tuple[str, str]]:
     """Yield names and texts of the archive's files."""
     for name in runs:  # first: a run that nobody knows ends it
-        run_id = kept_run(here, name, watcher=watcher).run_id
-        events = recorded_events(here.state / "runs", run_id)
+        run_id = kept_run(chosen, name, watcher=watcher).run_id
+        events = recorded_events(chosen.state / "runs", run_id)
         lines = (event_json(event) for event in events if not has_output(event))
         yield f"runs/{run_id}.jsonl", "".join(f"{line}\n" for line in lines)
-    yield "about.json", json.dumps(_about(here), indent=2)
+    yield "about.json", json.dumps(_about(chosen), indent=2)
     for path in kept_logs():
         yield f"logs/{path.name}", path.read_text(errors="replace")
-    for path in sorted((here.state / "clusters").glob("*/*.json")):
+    for path in sorted((chosen.state / "clusters").glob("*/*.json")):
         yield f"clusters/{path.parent.name}/{path.name}", path.read_text(errors="replace")
 
 
-def _about(here: ChosenTarget) -> dict[str, object]:
+def _about(chosen: ChosenTarget) -> dict[str, object]:
     return {
         "gpuctl": gpuctl_version(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": {name: _version(name) for name in _PACKAGES},
-        "checks": [asdict(check) for check in checks(here)],
+        "checks": [asdict(check) for check in checks(chosen)],
     }
 
 

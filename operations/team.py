@@ -27,9 +27,9 @@ class Member:
     unconfirmed: tuple[str, ...] = ()
 
 
-def members(here: ChosenTarget, cluster: str) -> tuple[Member, ...]:
+def members(chosen: ChosenTarget, cluster: str) -> tuple[Member, ...]:
     """Return gpuctl's own key of the cluster, then the keys of colleagues."""
-    own, grants = access.members(cluster, here.cluster_target(cluster))
+    own, grants = access.members(cluster, chosen.cluster_target(cluster))
     return (
         Member(own.name, own.fingerprint, own.key),
         *(
@@ -41,20 +41,20 @@ def members(here: ChosenTarget, cluster: str) -> tuple[Member, ...]:
     )
 
 
-def grant(here: ChosenTarget, cluster: str, key: str) -> Access:
+def grant(chosen: ChosenTarget, cluster: str, key: str) -> Access:
     """Give a colleague's key access to all machines of the cluster, now and later.
 
     `key` is the path of a public key, the key itself, or the name or fingerprint of a key that was
     granted before, to any cluster. Raises InputError before any machine is changed, NodeError with
     the machines that the key has not reached.
     """
-    return access.grant(cluster, key, here.cluster_target(cluster))
+    return access.grant(cluster, key, chosen.cluster_target(cluster))
 
 
-def revoke(here: ChosenTarget, cluster: str, key: str) -> Access:
+def revoke(chosen: ChosenTarget, cluster: str, key: str) -> Access:
     """Take the key's access away from all machines, and end the connections that it has open.
 
     Raises InputError for a key that was not granted, NodeError with the machines that may still
     have the key.
     """
-    return access.revoke(cluster, key, here.cluster_target(cluster))
+    return access.revoke(cluster, key, chosen.cluster_target(cluster))

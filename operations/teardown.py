@@ -50,7 +50,7 @@ def ending(inventory: Inventory, run_id: str, watcher: Watcher) -> Iterator[None
 
 
 def destroy_if_asked(
-    here: ChosenTarget, run: KnownRun, inventory: Inventory, watcher: Watcher
+    chosen: ChosenTarget, run: KnownRun, inventory: Inventory, watcher: Watcher
 ) -> "Teardown | GpuctlError | None":
     """Remove the cluster if the run says so, and no other run is on it.
 
@@ -59,15 +59,15 @@ def destroy_if_asked(
     if run.on_stop != "destroy":
         return None
     try:
-        with removable(here, run.run_id, inventory, watcher) as may_remove:
-            return destroy(here, run.run_id, inventory, watcher) if may_remove else None
+        with removable(chosen, run.run_id, inventory, watcher) as may_remove:
+            return destroy(chosen, run.run_id, inventory, watcher) if may_remove else None
     except GpuctlError as error:
         return error
 
 
 @contextmanager
 def removable(
-    here: ChosenTarget,
+    chosen: ChosenTarget,
     run_id: str,
     inventory: Inventory,
     watcher: Watcher,
@@ -80,8 +80,8 @@ def removable(
     The head of a lost run is not asked: it may be what was lost.
     """
     cluster = inventory.cluster
-    if is_lost or is_removed(here, cluster, watcher):
-        yield is_lost and not is_removed(here, cluster, watcher)
+    if is_lost or is_removed(chosen, cluster, watcher):
+        yield is_lost and not is_removed(chosen, cluster, watcher)
         return
     answer, is_kept, heals = BUSY, False, False
     while answer in (BUSY, HEALS) and not is_kept:  # until others end, or keep the cluster
@@ -93,28 +93,30 @@ def removable(
                 forget = f"`gpuctl down {cluster}` removes this machine's record of it"
                 watcher.note(f"-- another gpuctl removes cluster {cluster}: {forget}")
             is_kept = answer == TAKEN or (
-                answer != HELD and is_kept_by_others(here, cluster, run_id, watcher)
+                answer != HELD and is_kept_by_others(chosen, cluster, run_id, watcher)
             )
             if is_kept or answer not in (BUSY, HEALS):
                 yield not is_kept
 
 
-def is_removed(here: ChosenTarget, cluster: str, watcher: Watcher) -> bool:
+def is_removed(chosen: ChosenTarget, cluster: str, watcher: Watcher) -> bool:
     """Return whether another client has removed the cluster; note it if so."""
-    if ClusterStore(here.remembered()).record(cluster) is not None:
+    if ClusterStore(chosen.remembered()).record(cluster) is not None:
         return False
     watcher.note(f"-- cluster {cluster} is removed already")
     return True
 
 
-def destroy(here: ChosenTarget, run_id: str, inventory: Inventory, watcher: Watcher) -> "Teardown":
+def destroy(
+    chosen: ChosenTarget, run_id: str, inventory: Inventory, watcher: Watcher
+) -> "Teardown":
     """Remove the cluster of a run that is over.
 
     GpuctlError when that fails. Then the nodes power off by themselves, and the hint says so.
     """
     try:
         with head_locks.prevent_power_off(run_id, inventory):
-            return release.remove(here, inventory.cluster, watcher=watcher)
+            return release.remove(chosen, inventory.cluster, watcher=watcher)
     except GpuctlError as error:
         rest = "its nodes power off by themselves within 3 minutes, other resources bill on"
         raise error.with_added_hint(rest) from error

@@ -60,30 +60,30 @@ class Watched:
 
 
 def find_watched(
-    here: ChosenTarget, name: str | None = None, *, watcher: Watcher = LoggingWatcher()
+    chosen: ChosenTarget, name: str | None = None, *, watcher: Watcher = LoggingWatcher()
 ) -> Watched:
     """Return what the name means: a cluster with all its runs, or a run; all clusters without one.
 
     InputError if there is no cluster that is ready.
     """
     if name is None:
-        here.require_lab()
-        known = [record.name for record in ClusterStore(here.remembered()).records()]
-        clusters = [_cluster(here, each) for each in known]
+        chosen.require_lab()
+        known = [record.name for record in ClusterStore(chosen.remembered()).records()]
+        clusters = [_cluster(chosen, each) for each in known]
         ready = tuple(cluster for cluster in clusters if cluster is not None)
         if not ready:
             raise InputError("no cluster is ready", "see `gpuctl status` for all")
         return Watched(ready)
-    if ClusterStore(here.remembered()).record(name) is not None:
-        cluster = _cluster(here, name)
+    if ClusterStore(chosen.remembered()).record(name) is not None:
+        cluster = _cluster(chosen, name)
         if cluster is None:
             raise InputError(f"cluster {name} is not ready", f"see `gpuctl status {name}`")
         return Watched((cluster,))
-    run = find_run(here, name, watcher=watcher)
+    run = find_run(chosen, name, watcher=watcher)
     if run.is_over:
-        fetch_journal(here, run, watcher)
+        fetch_journal(chosen, run, watcher)
         return Watched((), run.run_id)
-    cluster = _cluster(here, run.cluster)
+    cluster = _cluster(chosen, run.cluster)
     if cluster is None:
         raise InputError(f"cluster {run.cluster} is not ready", "see `gpuctl status` for all")
     return Watched((cluster,), run.run_id)
@@ -96,9 +96,9 @@ def current_usage(
     return asyncio.run(_ask(watched, watcher))
 
 
-def past_usage(here: ChosenTarget, run_id: str) -> tuple[NodeSummary, ...]:
+def past_usage(chosen: ChosenTarget, run_id: str) -> tuple[NodeSummary, ...]:
     """Return the means and peaks of a run that is over; InputError if there are no metrics."""
-    nodes = summaries(recorded_samples(here.state / "runs", run_id))
+    nodes = summaries(recorded_samples(chosen.state / "runs", run_id))
     if not nodes:
         raise InputError(
             f"run {run_id} is over, and this machine has no metrics of it",
@@ -107,10 +107,10 @@ def past_usage(here: ChosenTarget, run_id: str) -> tuple[NodeSummary, ...]:
     return tuple(nodes)
 
 
-def _cluster(here: ChosenTarget, cluster: str) -> ClusterUsage | None:
+def _cluster(chosen: ChosenTarget, cluster: str) -> ClusterUsage | None:
     """Return the cluster to watch; None if it is not ready."""
     try:
-        store = here.cluster_store(cluster)
+        store = chosen.cluster_store(cluster)
         inventory, record = store.inventory(cluster), store.known_record(cluster)
     except InputError:
         return None

@@ -46,23 +46,23 @@ def attach(
     $ gpuctl attach train
     $ gpuctl attach train-4f2a1c --since 10m
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     begin = _begin(since)
     answer_to(on_interrupt, "", out)  # refuses a wrong choice before it asks anybody
     with out.progress() as progress:
-        record = run_search.find_run(here, run, watcher=progress)
+        record = run_search.find_run(chosen, run, watcher=progress)
     if record.is_over:
-        raise typer.Exit(_show_again(here, record, out, begin, outputs, folds=folds))
-    started = runs.find_started(here, record)
+        raise typer.Exit(_show_again(chosen, record, out, begin, outputs, folds=folds))
+    started = runs.find_started(chosen, record)
     answer = answer_to(on_interrupt, record.run_id, out, is_attached=True)
     view = render.RunView(started.run, out, started.inventory, folds)
     code = followed_run.follow_to_end(
-        here,
+        chosen,
         started.run,
         view,
         out,
         lambda watcher: runs.attach(
-            here,
+            chosen,
             started,
             on_event=_since(begin, view),
             on_interrupt=answer,
@@ -97,7 +97,7 @@ def _begin(since: str | None) -> float:
 
 
 def _show_again(
-    here: "ChosenTarget",
+    chosen: "ChosenTarget",
     record: "RunRecord",
     out: "Output",
     begin: float,
@@ -107,9 +107,9 @@ def _show_again(
 ) -> int:
     """Show a run that is over; return its exit code."""
     with out.progress() as progress:
-        started = past_run.first_event(here, record, outputs=outputs, watcher=progress)
+        started = past_run.first_event(chosen, record, outputs=outputs, watcher=progress)
         view = render.RunView(started, out, folds=folds)
         on_event = _since(begin, view)
-        ended = past_run.replay(here, record, started, on_event=on_event, watcher=progress)
+        ended = past_run.replay(chosen, record, started, on_event=on_event, watcher=progress)
     followed_run.show_end(ended, view, out)
     return ended.exit_code

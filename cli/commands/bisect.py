@@ -38,9 +38,9 @@ def bisect(
     $ gpuctl bisect demo
     $ gpuctl bisect demo --yes --json
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     largest = _bytes(size)
-    plan = operation.plan_bisect(here, cluster)
+    plan = operation.plan_bisect(chosen, cluster)
     _announce(plan, out)
     out.confirm(f"Measure cluster {cluster}? No other run can use it meanwhile", yes)
     with out.progress() as view:

@@ -41,16 +41,16 @@ def buy(
     $ gpuctl buy p5.48xlarge --nodes 2 --days 2
     $ gpuctl buy p5.48xlarge --nodes 2 --days 2 --zone us-east-1a --pay 5283.84
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     size = block_size(nodes, days, earliest)
     with out.progress() as view:
-        block = operation.find_block(here, instance_type, size, zone=zone, watcher=view)
+        block = operation.find_block(chosen, instance_type, size, zone=zone, watcher=view)
     out.confirm(
         f"Pay {money(block.upfront_usd)} now for {block.count} x {instance_type} in {block.zone},"
         f" from {block.starts} until {block.ends}? AWS never takes a block back.",
         pay is not None,
         f"--pay {block.upfront_usd:.2f}",
     )
-    reservation = operation.buy(here, block, block.upfront_usd if pay is None else pay)
+    reservation = operation.buy(chosen, block, block.upfront_usd if pay is None else pay)
     document = {**asdict(reservation), "upfront_usd": block.upfront_usd}
     out.show(document, render.bought_lines(reservation, block))

@@ -47,8 +47,8 @@ def capacity(
     $ gpuctl capacity p5.48xlarge
     $ gpuctl capacity p5.48xlarge --nodes 4 --days 7 --region us-east-2
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     size = block_size(nodes, days, earliest)
     with out.progress() as view:
-        report = operation.find(here, instance_type, size, watcher=view)
+        report = operation.find(chosen, instance_type, size, watcher=view)
     out.show(asdict(report), render.capacity_lines(report, out))

@@ -31,13 +31,13 @@ def cost(
     $ gpuctl cost --since 7d
     $ gpuctl cost --by tag --json
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     try:
         begin = datetime.now(UTC) - timedelta(seconds=duration.parse_duration(since))
     except ValueError as error:
         raise InputError(f"--since is '{since}': it {error}", "write 12h or 30d") from None
     with out.progress() as view:
-        costs = operation.find(here, begin, by=by, watcher=view)
+        costs = operation.find(chosen, begin, by=by, watcher=view)
     document = {
         "since": costs.since.isoformat(timespec="seconds"),
         "until": costs.until.isoformat(timespec="seconds"),

@@ -44,22 +44,22 @@ def down(
     $ gpuctl down demo
     $ gpuctl down demo --yes --verify --json
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     with out.progress() as view:
-        removal = release.plan_removal(here, cluster, cluster_id=cluster_id, watcher=view)
+        removal = release.plan_removal(chosen, cluster, cluster_id=cluster_id, watcher=view)
     if removal.occupancy and yes:
         out.warn(f"{removal.occupancy}; it ends with the cluster")
     ends = f"{removal.occupancy}; it ends with the cluster. " if removal.occupancy else ""
     which = f" {cluster_id}" if cluster_id else ""
     out.confirm(f"{ends}Remove cluster {cluster}{which} and everything in it?", yes)
-    ownership = release.check_owner(here, cluster, cluster_id=cluster_id, owner=owner)
+    ownership = release.check_owner(chosen, cluster, cluster_id=cluster_id, owner=owner)
     if ownership is not None:
         _ask_for_name(ownership, out)
     with out.progress() as view:
-        teardown = release.down(here, removal, watcher=view)
+        teardown = release.down(chosen, removal, watcher=view)
     if verify:
         render.note_teardown(teardown, out)
-        render.show_verified(teardown, release.verify(here, teardown), out)
+        render.show_verified(teardown, release.verify(chosen, teardown), out)
     else:
         render.show_teardown(teardown, out)
 

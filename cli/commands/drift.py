@@ -19,9 +19,9 @@ def drift(context: typer.Context, cluster: ClusterArgument) -> None:
     $ gpuctl drift demo
     $ gpuctl drift demo --json
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     with out.progress() as view:
-        differences = operation.find(here, cluster, watcher=view)
+        differences = operation.find(chosen, cluster, watcher=view)
     out.show(asdict(differences), render.drift_lines(differences))
     if not differences.is_empty:
         raise typer.Exit(ExitCode.DIFFERS)

@@ -26,6 +26,6 @@ def exec_(
     $ gpuctl exec demo -- nvidia-smi -L
     $ gpuctl exec demo -- 'uptime | cut -d, -f1'
     """
-    here, out = chosen_target(context), output(context)
-    answers = node_commands.run_on_all_nodes(here, cluster, exec_output.shell_line(command))
+    chosen, out = chosen_target(context), output(context)
+    answers = node_commands.run_on_all_nodes(chosen, cluster, exec_output.shell_line(command))
     raise typer.Exit(exec_output.show(answers, out))

@@ -26,12 +26,12 @@ def extend(
 
     $ gpuctl extend demo 2h
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     try:
         seconds = duration.parse_duration(by)
     except ValueError as error:
         raise InputError(f"DURATION {error}, not '{by}'", "gpuctl extend demo 2h") from None
-    moved = lease.extend(here, cluster, seconds)
+    moved = lease.extend(chosen, cluster, seconds)
     document = {
         "cluster": cluster,
         "before": _time(moved.before),

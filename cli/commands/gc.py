@@ -38,17 +38,17 @@ def gc(
     $ gpuctl gc --region all
     $ gpuctl gc --region all --remove --yes
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     if not remove and (doubtful or yes):
         raise InputError("--doubtful and --yes are for --remove alone", "add --remove")
     with out.progress() as view:
-        survey = orphans.find(here, owners=owner or (), watcher=view)
+        survey = orphans.find(chosen, owners=owner or (), watcher=view)
     lines = list(render.orphan_lines(survey, out))
     if not out.as_json:
         out.show(None, lines)
-    chosen = _choose(survey, out, remove=remove, doubtful=doubtful, yes=yes)
+    clusters = _choose(survey, out, remove=remove, doubtful=doubtful, yes=yes)
     with out.progress() as view:
-        done = orphans.remove(here, chosen, owners=owner or (), watcher=view)
+        done = orphans.remove(chosen, clusters, owners=owner or (), watcher=view)
     out.show(
         render.orphans_json(survey, done),
         (line for each in done for line in render.outcome_lines(each)),

@@ -35,13 +35,13 @@ def grant(
     $ gpuctl grant demo ann.pub
     $ gpuctl grant demo
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     if key is None:
-        members = team.members(here, cluster)
+        members = team.members(chosen, cluster)
         document = {"cluster": cluster, "keys": [_document(member) for member in members]}
         out.show(document, _lines(cluster, members))
         return
-    access = team.grant(here, cluster, key)
+    access = team.grant(chosen, cluster, key)
     lines = [
         f"{given.name} ({given.fingerprint}) has access to {cluster}: {fold(access.machines)}"
         for given in access.keys

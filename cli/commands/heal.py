@@ -30,9 +30,9 @@ def heal(
     $ gpuctl heal demo
     $ gpuctl heal demo node1 --yes
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     with out.progress() as view:
-        planned = operation.plan_replacement(here, cluster, node or (), watcher=view)
+        planned = operation.plan_replacement(chosen, cluster, node or (), watcher=view)
     nodes = planned.nodes
     if not nodes:
         out.show({"cluster": cluster, "replaced": {}}, [f"{cluster}: all nodes are fit for jobs"])
@@ -42,7 +42,7 @@ def heal(
         out.warn(f"{planned.head} is the head: what runs left there is lost with it")
     out.confirm(f"Terminate {names} of cluster {cluster}, and make it again?", yes)
     with out.progress() as view:
-        inventory = operation.replace(here, planned, watcher=view)
+        inventory = operation.replace(chosen, planned, watcher=view)
     ids = {made.name: made.instance_id for made in inventory.nodes}
     out.show(
         {"cluster": cluster, "replaced": {old.name: ids[old.name] for old in nodes}},

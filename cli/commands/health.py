@@ -34,14 +34,14 @@ def health(
     $ gpuctl health demo --json
     $ gpuctl health demo --deep
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     if deep and not yes:
         with out.progress() as view:
-            operation.check_measurable(here, cluster, watcher=view)
+            operation.check_measurable(chosen, cluster, watcher=view)
         question = f"Measure cluster {cluster} for up to an hour? No run can use it meanwhile"
         out.confirm(question)
     with out.progress() as view:
-        checked = operation.check(here, cluster, deep=deep, watcher=view)
+        checked = operation.check(chosen, cluster, deep=deep, watcher=view)
     document = {
         "cluster": cluster,
         "nodes": list(checked.nodes),

@@ -47,7 +47,7 @@ def init(
     $ gpuctl init first --type nccl-tests --gpu H100 --region us-east-1
     $ gpuctl init --for train.yaml
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     cluster_file, run_file = folder / first_files.CLUSTER_FILE, folder / first_files.RUN_FILE
     if for_ is not None:
         if job or gpu:
@@ -55,14 +55,14 @@ def init(
                 "--for names the run: --type and --gpu would describe another one", "leave them out"
             )
         given = substitutions.Substitutions(tuple(set_ or ()), runtimes)
-        proposed = proposal.propose(here, for_, substitutions=given, warn=out.complain)
+        proposed = proposal.propose(chosen, for_, substitutions=given, warn=out.complain)
         files = first_files.FirstFiles(proposed)
         run_file = for_
     else:
         job = job or _ask("What to run?", "--type", out, first_files.JOBS)
         gpu = gpu or _ask("Which GPUs?", "--gpu", out, first_files.gpu_models(), "H100")
-        region = here.region or _region(here.default_region, out)
-        files = first_files.first_files(replace(here, region=region), job, gpu)
+        region = chosen.region or _region(chosen.default_region, out)
+        files = first_files.first_files(replace(chosen, region=region), job, gpu)
     texts = {first_files.CLUSTER_FILE: proposal_text.first_cluster_file(files.cluster, run_file)}
     if files.run:
         texts[first_files.RUN_FILE] = files.run

@@ -141,12 +141,12 @@ def status(
     $ gpuctl lab status
     $ gpuctl lab status --leftovers --lab=b
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     if leftovers:
-        left = list(lab.leftovers(here))
+        left = list(lab.leftovers(chosen))
         out.show(left, left)
         return
-    _show(lab.status(here), out)
+    _show(lab.status(chosen), out)
 
 
 @app.command(cls=Command, epilog="do/rehearse.md")

@@ -40,18 +40,18 @@ def logs(
     $ gpuctl logs nccl-tests --rank 1 -f
     $ gpuctl logs --rank 0,8-15 --since 10m --grep 'loss|error' --tail 100
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     lines = log_filter.wanted(rank, since, grep)
-    record = chosen_run(here, run, out)
-    run_log.check_kept(here, record)
+    record = chosen_run(chosen, run, out)
+    run_log.check_kept(chosen, record)
     view = log_view.LogView(lines, out, record.nodes, folds, tail)
     problem = None
     try:
-        run_log.read_log(here, record, on_event=view.event, follow=follow, watcher=out.progress())
+        run_log.read_log(chosen, record, on_event=view.event, follow=follow, watcher=out.progress())
     except GpuctlError as error:
         problem = error
     view.end()
     if not view.is_complete:
-        out.complain(f"gpuctl: {run_log.missing_part(here, record.run_id)}")
+        out.complain(f"gpuctl: {run_log.missing_part(chosen, record.run_id)}")
     if problem is not None:
         raise problem

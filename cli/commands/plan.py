@@ -34,11 +34,13 @@ def plan(
     $ gpuctl plan cluster.yaml --replace node1
     $ gpuctl plan cluster.yaml --json | jq .hourly_usd
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     options(context).has_terraform_codes = detailed_exitcode
-    cluster = lease.with_lifetime(here, load.load_cluster(file, out.complain))
+    cluster = lease.with_lifetime(chosen, load.load_cluster(file, out.complain))
     with out.progress() as view:
-        fleet_plan = rent.plan(here, cluster, refresh=refresh, replace=replace or (), watcher=view)
+        fleet_plan = rent.plan(
+            chosen, cluster, refresh=refresh, replace=replace or (), watcher=view
+        )
     render.show_plan(fleet_plan, out)
     if detailed_exitcode and not fleet_plan.plan.is_empty:
         raise typer.Exit(CHANGES)

@@ -40,18 +40,18 @@ def ps(
     $ gpuctl ps --json | jq '.[0].run_id'
     $ gpuctl ps --prune --older-than 7d
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     if prune:
-        _prune(here, _age(older_than), out, yes)
+        _prune(chosen, _age(older_than), out, yes)
         return
     if older_than is not None or yes:
         raise InputError("--older-than and --yes are for --prune alone", "add --prune")
     if watch:
         view = out.progress()
-        out.watch(lambda: [*_lines(known.list_runs(here, limit=number, watcher=view), out)])
+        out.watch(lambda: [*_lines(known.list_runs(chosen, limit=number, watcher=view), out)])
         return
     with out.progress() as view:
-        runs = known.list_runs(here, limit=number, watcher=view)
+        runs = known.list_runs(chosen, limit=number, watcher=view)
     values = [
         {**run.record.model_dump(mode="json"), "status": run.status, "place": run.place}
         for run in runs
@@ -87,10 +87,10 @@ def _age(older_than: str | None) -> int | None:
         raise InputError(f"--older-than is '{older_than}': it {error}", "write 7d or 12h") from None
 
 
-def _prune(here: "ChosenTarget", age_s: int | None, out: "Output", yes: bool) -> None:
+def _prune(chosen: "ChosenTarget", age_s: int | None, out: "Output", yes: bool) -> None:
     """Remove the logs of runs beyond the budget, or older than `age_s`, once the person agrees."""
     with out.progress() as view:
-        pruning = kept_logs.plan_pruning(here, age_s=age_s, watcher=view)
+        pruning = kept_logs.plan_pruning(chosen, age_s=age_s, watcher=view)
     freed = sum(run.size for run in pruning.removed)
     for run in pruning.removed:
         out.say(f"{run.folder.name:<28} {size(run.size):>9}")

@@ -42,10 +42,10 @@ def report(
     $ gpuctl report nccl-tests-4f2a1c nccl-tests-e54e00 -o both.html
     $ gpuctl report nccl-tests bisect
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     names: list[str | None] = [*dict.fromkeys(run or [])] or [None]
-    entries = [chosen_run(here, name, out) for name in names]
-    reports = [run_report.run_report(here, entry) for entry in entries]
+    entries = [chosen_run(chosen, name, out) for name in names]
+    reports = [run_report.run_report(chosen, entry) for entry in entries]
     pictures = {} if png is None else {png: picture.picture(reports)}
     script, release = picture.chart_script(), gpuctl_version()
     written = {to: page.page(reports, script, release).encode(), **pictures}

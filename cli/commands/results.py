@@ -45,37 +45,37 @@ def results(
     $ gpuctl results nccl-tests --json
     $ gpuctl results --compare nccl-tests-4f2a1c nccl-tests-e54e00
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     _require_one(
         {"--compare": compare, "--baseline": baseline, "--keep-baseline": keep_baseline}
         | {"--csv": csv, "--plot": plot, "--json": (csv or plot) and out.as_json}
     )
     if compare and run is not None:
         raise InputError("--compare names both runs", f"leave {run} out")
-    record = chosen_run(here, compare[1] if compare else run, out)
+    record = chosen_run(chosen, compare[1] if compare else run, out)
     if compare or baseline is not None:
         before = (
-            chosen_run(here, compare[0], out)
+            chosen_run(chosen, compare[0], out)
             if compare
-            else measured.baseline(here, baseline or "")
+            else measured.baseline(chosen, baseline or "")
         )
-        comparison = measured.compare(here, before, record)
+        comparison = measured.compare(chosen, before, record)
         both = (before, record)
         out.show(
             comparison_text.comparison_document(both, comparison),
             comparison_text.comparison_lines(both, comparison, out),
         )
     elif keep_baseline is not None:
-        measured.keep_baseline(here, keep_baseline, record)
+        measured.keep_baseline(chosen, keep_baseline, record)
         document = {"baseline": keep_baseline, "run_id": record.run_id}
         out.show(document, [f"Baseline {keep_baseline} is run {record.run_id}."])
     elif csv:
-        out.say(tables.csv_text(record.run_id, measured.tables(here, record)))
+        out.say(tables.csv_text(record.run_id, measured.tables(chosen, record)))
     elif plot:
-        lines = drawing.plot_lines(measured.tables(here, record))
+        lines = drawing.plot_lines(measured.tables(chosen, record))
         out.say("\n".join(lines).lstrip("\n") or "It printed no nccl-tests table.")
     else:
-        _show(measured.results(here, record), out)
+        _show(measured.results(chosen, record), out)
 
 
 def _require_one(options: "dict[str, object]") -> None:

@@ -26,8 +26,8 @@ def revoke(
 
     $ gpuctl revoke demo ann@laptop
     """
-    here, out = chosen_target(context), output(context)
-    access = team.revoke(here, cluster, key)
+    chosen, out = chosen_target(context), output(context)
+    access = team.revoke(chosen, cluster, key)
     ended = f"; {access.ended} open connections ended" if access.ended else ""
     if access.ended == 1:
         ended = "; 1 open connection ended"

@@ -117,7 +117,7 @@ def run(
     $ gpuctl run train.yaml --detach --outputs /data/results
     $ gpuctl run train.yaml --nodes 4 --env LR=0.1 --on-stop destroy
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     given = overrides.Overrides(
         tuple(env or ()), nodes, substitutions.Substitutions(tuple(set_ or ()), runtimes)
     )
@@ -127,7 +127,7 @@ def run(
     if inventory is not None and not dry_run:
         raise InputError("--inventory is for plans alone", "add --dry-run, or name a --cluster")
     prepared = prepared_run.prepare(
-        here,
+        chosen,
         loaded,
         file,
         cluster=cluster,
@@ -147,7 +147,7 @@ def run(
     _confirm(prepared, secret or (), send or (), out)
     with out.progress() as progress:
         ready = runs.make_ready(
-            here,
+            chosen,
             prepared,
             check_nodes=not no_health,
             forwards_ports=not detach,
@@ -156,17 +156,17 @@ def run(
     plan, on_removed = ready.plan, followed_run.teardown_view(out)
     if detach:
         with out.progress() as progress:
-            runs.start(here, ready, on_removed=on_removed, watcher=progress)
-        detach_hint.show_detached(here, plan, out)
+            runs.start(chosen, ready, on_removed=on_removed, watcher=progress)
+        detach_hint.show_detached(chosen, plan, out)
         return
     view = render.RunView(plan, out, ready.inventory, folds)
     code = followed_run.follow_to_end(
-        here,
+        chosen,
         plan,
         view,
         out,
         lambda watcher: runs.follow(
-            here,
+            chosen,
             ready,
             on_event=view.event,
             on_interrupt=answer,

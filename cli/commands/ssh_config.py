@@ -26,13 +26,13 @@ def ssh_config(
     $ gpuctl ssh-config demo
     $ gpuctl ssh-config demo --remove
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     if remove:
-        file, was_there = login.remove_hosts(here, cluster)
+        file, was_there = login.remove_hosts(chosen, cluster)
         text = f"{file} is removed" if was_there else f"{cluster} has no hosts in {file}"
         out.show({"file": str(file), "removed": was_there}, [text])
         return
-    hosts = login.plan_hosts(here, cluster)
+    hosts = login.plan_hosts(chosen, cluster)
     if hosts.include is not None:
         out.confirm(f"Write `{hosts.include}` as the first line of {hosts.settings}?", yes)
     login.write_hosts(hosts)

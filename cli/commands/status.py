@@ -32,11 +32,11 @@ def status(
     $ gpuctl status demo --watch
     $ gpuctl status demo --json
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     if watch:
-        out.watch(lambda: _lines(_named(operation.overview(here), cluster)))
+        out.watch(lambda: _lines(_named(operation.overview(chosen), cluster)))
         return
-    overview = operation.overview(here)
+    overview = operation.overview(chosen)
     clusters = _named(overview, cluster)
     for error in overview.record_errors:
         out.warn(str(error))

@@ -35,11 +35,11 @@ def top(
     $ gpuctl top train --gpus
     $ gpuctl top demo --json
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     view = out.progress()
-    watched = usage.find_watched(here, name, watcher=view)
+    watched = usage.find_watched(chosen, name, watcher=view)
     if watched.run_id is not None and not watched.clusters:
-        past = usage.past_usage(here, watched.run_id)
+        past = usage.past_usage(chosen, watched.run_id)
         out.show(
             render.record_document(watched.run_id, past),
             render.record_lines(watched.run_id, past, out),

@@ -65,13 +65,13 @@ def up(
     $ gpuctl up --for train.yaml
     $ gpuctl up cluster.yaml --for train.yaml
     """
-    here, out = chosen_target(context), output(context)
+    chosen, out = chosen_target(context), output(context)
     if for_ is not None:
         given = substitutions.Substitutions(tuple(set_ or ()), runtimes)
         if file is None and yes:
             hint = f"gpuctl up cluster.yaml --for {for_} --yes"
             raise InputError("--yes needs a name for the cluster file that --for proposes", hint)
-        proposed = proposal.propose(here, for_, substitutions=given, warn=out.complain)
+        proposed = proposal.propose(chosen, for_, substitutions=given, warn=out.complain)
         text = proposal_text.cluster_file(proposed, for_)
         if file is None:
             out.show(proposal_text.proposal_json(proposed), [text.rstrip("\n")])
@@ -85,46 +85,48 @@ def up(
     if no_lease:
         cluster = lease.without_lease(cluster)
     else:
-        cluster = ask_for_lease(here, lease.with_lifetime(here, cluster), out, yes=yes)
+        cluster = ask_for_lease(chosen, lease.with_lifetime(chosen, cluster), out, yes=yes)
     with out.progress() as view:
-        fleet_plan = rent.plan(here, cluster, refresh=refresh, replace=replace or (), watcher=view)
+        fleet_plan = rent.plan(
+            chosen, cluster, refresh=refresh, replace=replace or (), watcher=view
+        )
     if not out.as_json and not (out.is_quiet and yes):  # nobody is asked about it
         render.show_plan(fleet_plan, out)
     if not yes:
         with out.progress() as view:
-            rent.check(here, fleet_plan, watcher=view)  # before a person is asked
+            rent.check(chosen, fleet_plan, watcher=view)  # before a person is asked
         if not fleet_plan.plan.is_empty:
             out.confirm(f"Create or change cluster {cluster.name}?")
     with out.progress() as view:
-        inventory = rent.up(here, fleet_plan, watcher=view)
-    _show_ready(here, inventory, fleet_plan, out)
+        inventory = rent.up(chosen, fleet_plan, watcher=view)
+    _show_ready(chosen, inventory, fleet_plan, out)
 
 
 def _show_ready(
-    here: "ChosenTarget", inventory: "Inventory", plan: "FleetPlan", out: "Output"
+    chosen: "ChosenTarget", inventory: "Inventory", plan: "FleetPlan", out: "Output"
 ) -> None:
-    steps = () if out.as_json else _next_steps(here, inventory, plan, out)
+    steps = () if out.as_json else _next_steps(chosen, inventory, plan, out)
     out.show(inventory.model_dump(mode="json"), (*_lines(inventory), *steps))
 
 
 def _next_steps(
-    here: "ChosenTarget", inventory: "Inventory", plan: "FleetPlan", out: "Output"
+    chosen: "ChosenTarget", inventory: "Inventory", plan: "FleetPlan", out: "Output"
 ) -> "Iterator[str]":
     """Yield what the cluster costs and until when, and which commands come next."""
     name, program = inventory.cluster, out.program
     rate = "an unknown price" if plan.hourly_usd is None else money(plan.hourly_usd)
-    yield f"It costs {rate} per hour {out.with_options(_until(here, plan, name))}."
+    yield f"It costs {rate} per hour {out.with_options(_until(chosen, plan, name))}."
     yield "Next:"
     yield f"  {program} run RUN_FILE --cluster {name}"
     yield f"  {program} ssh {name}"
     yield f"  {program} down {name}"
 
 
-def _until(here: "ChosenTarget", plan: "FleetPlan", name: str) -> str:
+def _until(chosen: "ChosenTarget", plan: "FleetPlan", name: str) -> str:
     if plan.resolved.cluster.lifetime is None:
         return f"until `gpuctl down {name}`: it has no lease"
     with suppress(GpuctlError):  # the cluster is ready, whatever AWS answers now
-        (known, *_) = status.cluster(here, name)
+        (known, *_) = status.cluster(chosen, name)
         if known.ends is not None:
             ends = datetime.fromisoformat(known.ends)
             return f"until its lease ends at {ends:%Y-%m-%d %H:%M} UTC"

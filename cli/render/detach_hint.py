@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from operations.runs import KnownRun
 
 
-def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
+def show_detached(chosen: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
     """Print the run's id, how to come back to it, and what happens if nobody does.
 
     A team's bucket then has the run, so that a colleague can come back to it.
@@ -45,4 +45,4 @@ def show_detached(here: "ChosenTarget", run: "KnownRun", out: "Output") -> None:
     except OutputError as error:
         raise runs.RunGoesOn(run, error.message) from error
     finally:
-        shared_runs.share_ended_run(here, watcher=out.progress())
+        shared_runs.share_ended_run(chosen, watcher=out.progress())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def follow_to_end(
-    here: "ChosenTarget",
+    chosen: "ChosenTarget",
     run: "KnownRun",
     view: "RunView",
     out: "Output",
@@ -33,13 +33,13 @@ def follow_to_end(
         with out.progress() as progress:
             ended = follow(progress)
     except runs.Detached:
-        show_detached(here, run, out)
+        show_detached(chosen, run, out)
         return ExitCode.INTERRUPTED
     try:
         show_end(ended, view, out)
     finally:
         shared_runs.share_ended_run(
-            here, watcher=out.progress()
+            chosen, watcher=out.progress()
         )  # last: a slow bucket delays nothing
     return ended.exit_code
 
