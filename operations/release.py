@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass, replace
 
-from config.errors import InputError, RunError, StateError
+from config.errors import CloudError, InputError, RunError, StateError
 from engine.record.history import History
 from engine.session.cluster_runs import Holder
 from nodes import dial
@@ -12,12 +12,14 @@ from operations.cluster_occupancy import find_runs, occupancy_text, prevent_heal
 from operations.watcher import LoggingWatcher, Watcher
 from provision import down as removal
 from provision.down import Teardown
+from provision.removal.losses import Losses, find_losses
 from provision.removal.verification import Verification
 from provision.removal.verification import verify as verify_removal
 from provision.state.ownership import Ownership, find_ownership
 from provision.state.store import ClusterStore
 
 __all__ = [
+    "Losses",
     "Ownership",
     "Removal",
     "Teardown",
@@ -25,6 +27,7 @@ __all__ = [
     "check_owner",
     "down",
     "is_known",
+    "losses",
     "plan_removal",
     "remove",
     "remove_failed",
@@ -62,6 +65,21 @@ def plan_removal(
             return Removal(cluster, cluster_id)
     runs = find_runs(chosen, cluster, watcher)
     return Removal(cluster, cluster_id, runs, occupancy_text(chosen, cluster, runs))
+
+
+def losses(
+    chosen: ChosenTarget, planned: Removal, *, watcher: Watcher = LoggingWatcher()
+) -> Losses | None:
+    """Return the cluster, its data, and the resources that stay; None if AWS has no such cluster.
+
+    An error of AWS is a warning: the removal itself reports it.
+    """
+    try:
+        target = chosen.cluster_target(planned.cluster)
+        return find_losses(planned.cluster, target, planned.cluster_id)
+    except CloudError as error:
+        watcher.warn(f"what the removal ends is unknown: {error.message}")
+        return None
 
 
 def check_owner(

@@ -39,6 +39,7 @@ def down(
 ) -> None:
     """Remove everything of a cluster, also what was left half-made.
 
+    It first prints the machines, the data that is lost, and what stays.
     If the cluster belongs to somebody else, gpuctl asks for its name, also with --yes.
 
     $ gpuctl down demo
@@ -47,6 +48,11 @@ def down(
     chosen, out = chosen_target(context), output(context)
     with out.progress() as view:
         removal = release.plan_removal(chosen, cluster, cluster_id=cluster_id, watcher=view)
+        losses = None
+        if not out.as_json and (yes or sys.stdin.isatty()):
+            losses = release.losses(chosen, removal, watcher=view)
+    for line in render.loss_lines(losses) if losses else ():
+        out.note(line)
     if removal.occupancy and yes:
         out.warn(f"{removal.occupancy}; it ends with the cluster")
     ends = f"{removal.occupancy}; it ends with the cluster. " if removal.occupancy else ""

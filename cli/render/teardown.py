@@ -7,7 +7,21 @@ from config.quantities import elapsed, money
 
 if TYPE_CHECKING:
     from cli.output import Output
-    from operations.release import Teardown, Verification
+    from operations.release import Losses, Teardown, Verification
+
+
+def loss_lines(losses: "Losses") -> list[str]:
+    """Return the plan of a removal: the cluster, the data that is lost, the resources that stay."""
+    machines = ", ".join(f"{number} x {name}" for name, number in losses.machines.items())
+    usd = losses.spent_usd
+    spent = "cost unknown" if usd is None else f"about {money(usd)} so far"
+    return [
+        f"Cluster {losses.name} ({losses.id or 'without id'}) in {losses.region},"
+        f" owner {losses.owner}: {machines or 'no machine'}, up {elapsed(losses.seconds_up)}, {spent}",
+        *(f"  lost: {line}" for line in losses.data),
+        *(f"  stays: {line}" for line in losses.stays),
+        "  stays: logs, results and outputs of its runs on this machine",
+    ]
 
 
 def show_teardown(teardown: "Teardown", out: "Output") -> None:

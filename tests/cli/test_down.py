@@ -93,7 +93,10 @@ def test_the_cost_is_shown(old_cluster: str, remembered: Target) -> None:
     done = CliRunner().invoke(app, ["down", old_cluster, "--yes"])
     assert done.exit_code == 0, done.output
     assert not hosts.exists(), "the user's ssh settings have no hosts of it"
-    (last,) = done.stdout.splitlines()[-1:]
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith("Cluster demo (without id) in us-east-1, owner unknown: 1 x p4d")
+    assert rest[0] == "  lost: 1 volume, 100 GiB"
+    last = rest[-1]
     # Three hours of p4d.24xlarge at $21.957642, and of a NAT gateway with its address at $0.05.
     found = re.fullmatch(
         r"Cluster demo is gone: (\d+) resources removed, up 3h \d\dm,"
@@ -133,6 +136,7 @@ def test_runs_are_lost_with_this_machines_cluster_alone(
         return Teardown(name, (), 1.0, None)
 
     monkeypatch.setattr("provision.down.down", take_down)
+    monkeypatch.setattr("operations.release.find_losses", lambda *_: None)
     monkeypatch.setattr("operations.release.find_ownership", lambda *_: None)
     done = CliRunner().invoke(app, ["down", "demo", "--id", "aaaa", "--yes"])
     assert done.exit_code == 0, done.output
@@ -155,6 +159,7 @@ def test_nothing_is_removed_while_another_client_makes_nodes_again(
     monkeypatch.setattr("operations.release.find_runs", lambda *_: (holder,))
     monkeypatch.setattr("operations.cluster_occupancy.hold", hold)
     monkeypatch.setattr(ClusterStore, "inventory", lambda *_: make_inventory(1))
+    monkeypatch.setattr("operations.release.find_losses", lambda *_: None)
     monkeypatch.setattr("provision.down.down", lambda name, *_: Teardown(name, (), 1.0, None))
     ClusterStore(remembered).write(a_record().now("ready"))
     done = CliRunner().invoke(app, ["down", "demo", "--yes"])

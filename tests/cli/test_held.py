@@ -79,6 +79,7 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Teardown(name, (), 60.0, None)
 
     monkeypatch.setattr("provision.down.down", take_down)
+    monkeypatch.setattr("operations.release.find_losses", lambda *_: None)
     monkeypatch.setattr("operations.release.find_ownership", lambda *_: None)  # it asks AWS
     return names
 
