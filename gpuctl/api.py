@@ -195,17 +195,20 @@ def run(name: str | None = None, **options: Unpack[TargetOptions]) -> Run:
 def plan_run(
     file: str | Path,
     *,
-    cluster: str | None = None,
+    cluster: str | Path | None = None,
     inventory: str | Path | None = None,
     **options: Unpack[RunPlanOptions],
 ) -> PreparedRun:
-    """Return the run as it would start, with its launch plan; nothing is started.
+    """Return the run as it would start, with its launch plan; nothing is started or asked.
 
-    It is on the cluster, by default the only one, or on a saved `inventory`, without any machine.
+    It is on the cluster, by default the only one, or on nodes that need not exist: those of a
+    cluster file (`cluster` is its path) or of a saved `inventory`, or, if there is no cluster, any
+    that fit. `warnings` says which.
     """
     saved = None if inventory is None else Path(inventory)
     caller = caller_of(options)
-    return prepare(caller, Path(file), options, cluster=cluster, inventory=saved)
+    name = None if cluster is None else str(cluster)
+    return prepare(caller, Path(file), options, cluster=name, inventory=saved, preview=True)
 
 
 @api_call

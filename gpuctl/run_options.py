@@ -47,8 +47,12 @@ def prepare(
     *,
     cluster: str | None = None,
     inventory: Path | None = None,
+    preview: bool = False,
 ) -> PreparedRun:
-    """Return the run of the file as it would start on the cluster, or on a saved inventory."""
+    """Return the run of the file as it would start on the cluster, or on a saved inventory.
+
+    A `preview` needs no cluster, and asks no node.
+    """
     nodes = options.get("nodes")
     values = Substitutions(tuple(options.get("values", ())), options.get("runtimes"))
     overrides = Overrides(
@@ -66,5 +70,5 @@ def prepare(
         no_image=options.get("no_image", False),
         outputs=None if outputs is None else Path(outputs),
         queue=options.get("queue", False),
-        ask_head=inventory is None,
+        preview=preview,
     )

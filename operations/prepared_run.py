@@ -20,6 +20,13 @@ from engine.record.outputs_folder import OUTPUTS, check_outputs
 from nodes.inventory import Inventory
 from operations import proposal, run_queue
 from operations.chosen_target import ChosenTarget
+from operations.planned_nodes import (
+    PlannedNodes,
+    check_is_name,
+    is_cluster_file,
+    of_cluster_file,
+    that_fit,
+)
 from provision.state.store import ClusterStore
 
 __all__ = ["Credential", "OnStop", "PreparedRun", "Tree", "prepare", "read_code", "saved_inventory"]
@@ -51,11 +58,12 @@ class PreparedRun:
     outputs: Path
     credentials: tuple[Credential, ...]
     outside_paths: tuple[Path, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return what the plan warns of."""
-        return self.plan.warnings
+        """Return which nodes the run is planned for before they exist, and the plan's warnings."""
+        return self.notes + self.plan.warnings
 
 
 def prepare(
@@ -69,7 +77,7 @@ def prepare(
     no_image: bool = False,
     outputs: Path | None = None,
     queue: bool = False,
-    ask_head: bool = True,
+    preview: bool = False,
 ) -> PreparedRun:
     """Return the run as it would start; nothing is started, and nothing changes.
 
@@ -77,8 +85,10 @@ def prepare(
     that of the run file, or the only one; `inventory` plans for nodes that need not exist.
     `on_stop` overrides the file. `no_image` runs on the nodes themselves. Outputs come back to
     `outputs/RUN`, by default next to the run file. With `queue` the run waits on the cluster while
-    other runs have its nodes. Without `ask_head` the plan may use nodes that other runs have.
-    Raises InputError for a file that cannot run there.
+    other runs have its nodes. A `preview` asks no node, so its plan may use nodes that other runs
+    have, and it needs no cluster: `cluster` may be the path of a cluster file, and without any
+    cluster the run is planned for nodes that fit. Raises InputError for a file that cannot run
+    there.
     """
     changes: dict[str, Any] = {}
     if no_image:
@@ -87,17 +97,27 @@ def prepare(
         changes["on_stop"] = on_stop
     run = run.model_copy(update=changes)
     outputs = _outputs(run, file, outputs)
-    if inventory is None:
+    planned = _planned_nodes(chosen, cluster, run, file) if preview and not inventory else None
+    if planned is not None:
+        inventory = planned.inventory
+    elif inventory is None:
         inventory = _inventory(chosen, cluster, run, file)
     tree = read_code(run, file)
-    load = run_queue.current_load(run, inventory) if ask_head else {}
+    load = {} if preview else run_queue.current_load(run, inventory)
     plan = planning.launch_plan(run, inventory, planning.new_run_id(run.name), tree, load)
     sweep = plan.sweep
     if sweep is not None and chosen.lab is not None:  # the bandwidths are those of a lab
         sweep = replace(sweep, is_stand_in=True)
     plan = replace(plan, sweep=sweep, queue=queue)
     return PreparedRun(
-        run, plan, inventory, tree, outputs, _credentials(plan), outside_paths(run, file.parent)
+        run,
+        plan,
+        inventory,
+        tree,
+        outputs,
+        _credentials(plan),
+        outside_paths(run, file.parent),
+        (planned.warning,) if planned else (),
     )
 
 
@@ -153,8 +173,20 @@ def _credentials(plan: LaunchPlan) -> tuple[Credential, ...]:
     )
 
 
+def _planned_nodes(
+    chosen: ChosenTarget, cluster: str | None, run: Run, file: Path
+) -> PlannedNodes | None:
+    """Return nodes that do not exist, of the cluster file or without any cluster; else None."""
+    if cluster is not None:
+        return of_cluster_file(chosen, Path(cluster)) if is_cluster_file(cluster) else None
+    has_clusters = bool(ClusterStore(chosen.remembered()).records())
+    return None if has_clusters else that_fit(chosen, run, file)
+
+
 def _inventory(chosen: ChosenTarget, name: str | None, run: Run, file: Path) -> Inventory:
     """Return the inventory of the named cluster, by default of the run file's or the only one."""
+    if name is not None:
+        check_is_name(name)
     chosen.require_lab()
     store = ClusterStore(chosen.remembered())
     if name is None:

@@ -13,7 +13,14 @@ from engine.plan.proposal import Proposal
 from operations.chosen_target import ChosenTarget
 from provision.billing.cost import catalogue_access_usd
 
-__all__ = ["Proposal", "catalogue_access_usd", "no_cluster_hint", "propose", "write_file"]
+__all__ = [
+    "Proposal",
+    "catalogue_access_usd",
+    "no_cluster_hint",
+    "propose",
+    "with_requirements",
+    "write_file",
+]
 
 
 def propose(
@@ -29,7 +36,7 @@ def propose(
     """
     warnings: list[str] = []
     run = load_run(run_file, Overrides(manifest=substitutions), warnings.append)
-    with_needs = _with_requirements(run, run_file, substitutions)
+    with_needs = with_requirements(run, run_file, substitutions)
     if with_needs is run:  # those of a manifest are about what `run` ignores
         for warning in warnings:
             warn(warning)
@@ -40,7 +47,7 @@ def no_cluster_hint(run: Run, run_file: Path) -> str:
     """Return the remedy for a run without a cluster; it names `--for` if the file knows enough."""
     # A pipe cannot be read again.
     is_file = run_file.is_file()
-    with_needs = _with_requirements(run, run_file, NO_SUBSTITUTIONS) if is_file else run
+    with_needs = with_requirements(run, run_file) if is_file else run
     if with_needs.requires is not None and with_needs.requires.name_a_type:
         return f"{command_text('gpuctl up --for {}', run_file)} proposes one that fits"
     return "make one with `gpuctl up FILE`"
@@ -61,7 +68,9 @@ def write_file(text: str, file: Path) -> None:
         raise InputError(reason, "name a file in a folder of yours") from error
 
 
-def _with_requirements(run: Run, run_file: Path, substitutions: Substitutions) -> Run:
+def with_requirements(
+    run: Run, run_file: Path, substitutions: Substitutions = NO_SUBSTITUTIONS
+) -> Run:
     """Return the run with what its manifest asks of nodes; the same run if it is no manifest."""
     needs = unchecked_requirements(run_file, substitutions) if run.requires is None else None
     return run if needs is None else run.model_copy(update={"requires": needs})

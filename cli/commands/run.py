@@ -34,7 +34,7 @@ _Cluster = Annotated[
         "--cluster",
         "-c",
         metavar="CLUSTER",
-        help="The cluster; by default the only one.",
+        help="The cluster; by default the only one. With --dry-run also a cluster file.",
         autocompletion=clusters,
     ),
 ]
@@ -114,6 +114,7 @@ def run(
     alone; Ctrl-C again aborts it. Without a terminal Ctrl-C stops the run.
 
     $ gpuctl run train.yaml
+    $ gpuctl run train.yaml --dry-run --cluster cluster.yaml
     $ gpuctl run train.yaml --detach --outputs /data/results
     $ gpuctl run train.yaml --nodes 4 --env LR=0.1 --on-stop destroy
     """
@@ -136,7 +137,7 @@ def run(
         no_image=no_image,
         outputs=outputs,
         queue=queue,
-        ask_head=not dry_run,
+        preview=dry_run,
     )
     for text in prepared.warnings:
         out.warn(text)

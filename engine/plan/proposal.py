@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from config.catalogue.instance_types import catalogue, is_instance_type
 from config.cluster.cluster_file import REGION, Capacity, Cluster, Root, Storage
@@ -21,7 +20,8 @@ from config.run.run_file import Run
 from engine.plan.modes.job import node_range
 from engine.plan.requirement_check import Misfit, misfits, unchecked
 from engine.plan.rules import wanted_gpus
-from nodes.inventory import Inventory, Node
+from engine.plan.stand_in import stand_in
+from nodes.inventory import Inventory
 
 _LONGEST_NAME = 30
 _LARGEST_ROOT_GIB = 65536
@@ -169,29 +169,7 @@ def _stand_in(cluster: Cluster, needs: Requires) -> Inventory:
 
     A type that the catalogue does not have counts as one with the GPUs that are asked for.
     """
-    entry = catalogue().get(cluster.instance_type)
-    gpus = entry.gpu.count if entry else int(parse_range(needs.gpus or "0")[0])
-    efa = entry.network.max_efa if entry else 0
-    node = Node(
-        rank=0,
-        name="node0",
-        instance_id="not-launched",
-        private_ip="0.0.0.0",  # noqa: S104  nothing listens there: it is not launched
-        gpus=gpus,
-        slots=max(1, gpus),
-        efa=efa,
-    )
-    return Inventory(
-        cluster=cluster.name,
-        region=cluster.region or "",
-        zone=next(iter(cluster.capacity.zones), ""),
-        instance_type=cluster.instance_type,
-        bastion=None,
-        nodes=(node,),
-        folder=Path(),
-        is_spot=cluster.capacity.type == "spot",
-        root_gib=cluster.storage.root.gib,
-    )
+    return stand_in(cluster, nodes=1, gpus=int(parse_range(needs.gpus or "0")[0]))
 
 
 def _offer(cluster: Cluster) -> Offer:
