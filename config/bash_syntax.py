@@ -113,10 +113,10 @@ def _errors(text: str, *options: str) -> tuple[bool, list[tuple[int, str]]]:
         check=False,
     )
     lines = map(_LINE.match, done.stderr.decode(errors="replace").splitlines())
-    found = [(int(line[1]), line[2]) for line in lines if line]
+    problems = [(int(line[1]), line[2]) for line in lines if line]
     # bash reports a wrong `[[ … ]]`, and goes on.
-    is_wrong = done.returncode != 0 or any(not text.startswith("warning: ") for _, text in found)
-    return is_wrong, found
+    is_wrong = done.returncode != 0 or any(not text.startswith("warning: ") for _, text in problems)
+    return is_wrong, problems
 
 
 @cache

@@ -108,18 +108,18 @@ def _of_field(name: str) -> Explanation:
     top, *path = name.split(".")
     fields, schema = _top_fields(kind), json_schema(kind)
     where: list[str] = [top]
-    found: Field | None = None
+    named: Field | None = None
     for part in path:
         near = [key for key in fields if key in {part, "NAME"}]
         if not near:
             raise _unknown(name, (".".join((*where, key)) for key in fields))
-        found, value = fields[near[0]]
+        named, value = fields[near[0]]
         where.append(part)
         fields = _inner_fields(schema, value)
-    text = f"The {kind} file." if found is None else found.description
+    text = f"The {kind} file." if named is None else named.description
     keys = tuple(field for field, _ in fields.values())
     page = f"{_PAGES}/{kind}-file.md"
-    return Explanation(name, _SUBJECTS[kind], text, page, field=found, keys=keys)
+    return Explanation(name, _SUBJECTS[kind], text, page, field=named, keys=keys)
 
 
 _SUBJECTS: dict[str, Literal["cluster file", "run file"]] = {

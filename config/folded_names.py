@@ -27,7 +27,7 @@ def fold(names: Iterable[str]) -> str:
             plain.append(name)
         else:
             numbers.setdefault(match[1], []).append(int(match[2]))
-    folded = [_fold(prefix, sorted(found)) for prefix, found in numbers.items()]
+    folded = [_fold(prefix, sorted(group)) for prefix, group in numbers.items()]
     return ",".join(sorted(folded + plain))
 
 

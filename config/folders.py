@@ -9,12 +9,12 @@ from config.errors import StateError
 def home() -> Path:
     """Return the user's home folder; StateError if nothing says which it is."""
     try:
-        found = Path.home()
+        folder = Path.home()
     except RuntimeError:  # no HOME, and no entry for the user in /etc/passwd, as in containers
-        found = Path()
-    if not found.is_absolute():
+        folder = Path()
+    if not folder.is_absolute():
         raise StateError("the home folder is unknown", "set HOME to a folder that you can write")
-    return found
+    return folder
 
 
 def state_home() -> Path:

@@ -90,8 +90,8 @@ def export_state() -> None:
         has_state = b"state" in read_regular(settings_file())
     except OSError:
         return  # no file; `settings` reports one that cannot be read
-    if has_state and (found := _read().get("state")):
-        os.environ["GPUCTL_STATE"] = str(Path(found.value).expanduser())
+    if has_state and (setting := _read().get("state")):
+        os.environ["GPUCTL_STATE"] = str(Path(setting.value).expanduser())
 
 
 _SHOWN = "profile ", "/", "~"
@@ -116,11 +116,11 @@ def _default(name: str) -> Setting:
 
 def _read() -> dict[str, Setting]:
     """Return the file's settings, those of its chosen profile first; empty without a file."""
-    path, wanted = settings_file(), os.environ.get(PROFILE)
+    path, profile = settings_file(), os.environ.get(PROFILE)
     if not path.exists():
-        if wanted:
+        if profile:
             raise InputError(
-                f"{PROFILE} is '{wanted}', but {_short(path)} does not exist",
+                f"{PROFILE} is '{profile}', but {_short(path)} does not exist",
                 "create it, or unset the variable",
             )
         return {}
@@ -129,17 +129,17 @@ def _read() -> dict[str, Setting]:
         raise InvalidFiles(mistakes)
     if document is None or model is None:
         return {}
-    name = wanted or model.profile
-    if wanted and wanted not in model.profiles:
+    name = profile or model.profile
+    if profile and profile not in model.profiles:
         raise InputError(
-            f"{PROFILE} is '{wanted}', which is no profile of {_short(path)}",
+            f"{PROFILE} is '{profile}', which is no profile of {_short(path)}",
             f"it has {', '.join(model.profiles) or 'none'}",
         )
-    found = dict(_of(model, document, path, ()))
+    result = dict(_of(model, document, path, ()))
     if name:
         place = ("profiles", name)
-        found |= _of(model.profiles[name], document, path, place)
-    return found
+        result |= _of(model.profiles[name], document, path, place)
+    return result
 
 
 def _of(

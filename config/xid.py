@@ -174,7 +174,7 @@ class GpuError(NamedTuple):
 
 def gpu_errors(lines: Iterable[str]) -> list[GpuError]:
     """Return the distinct errors of GPUs and NVSwitches, the gravest first."""
-    found: dict[tuple[str, str], GpuError] = {}
+    errors: dict[tuple[str, str], GpuError] = {}
     for line in lines:
         match, switch = _XID.search(line), _SWITCH.search(line)
         if match:
@@ -184,5 +184,5 @@ def gpu_errors(lines: Iterable[str]) -> list[GpuError]:
             error = GpuError(switch[1], f"SXid {switch[2]}", SWITCH)
         else:
             continue
-        found.setdefault((error.address, error.label), error)
-    return sorted(found.values(), key=lambda error: error.xid.gravity)
+        errors.setdefault((error.address, error.label), error)
+    return sorted(errors.values(), key=lambda error: error.xid.gravity)

@@ -199,9 +199,9 @@ class ForeignFile:
         text = f"{seconds}s" if seconds < 10**6 else f"{-(-seconds // 60)}m"
         return {"max_duration": Placed(text, at)} if seconds else {}
 
-    def _mistyped(self, at: Path, wanted: str, hint: str) -> None:
+    def _mistyped(self, at: Path, expected: str, hint: str) -> None:
         actual = describe_value(self.get(at), self.document.text_at(at))
-        self.complain("E103", f"'{path_text(at)}' is {actual}, must be {wanted}", hint, at)
+        self.complain("E103", f"'{path_text(at)}' is {actual}, must be {expected}", hint, at)
 
 
 def _shortened(name: str) -> str:

@@ -312,7 +312,7 @@ def gc(
     caller = caller_of(options)
     survey = orphans.find(caller.target, owners=owners, watcher=caller.watcher)
     verdicts = ("orphaned", "doubtful") if doubtful else ("orphaned",)
-    chosen = [found for found in survey.clusters if remove and found.verdict in verdicts]
+    chosen = [cluster for cluster in survey.clusters if remove and cluster.verdict in verdicts]
     removed = orphans.remove(caller.target, chosen, owners=owners, watcher=caller.watcher)
     return GcResult(survey, removed)
 

@@ -31,10 +31,10 @@ def find_hidden_room() -> str | None:
     home = Path(__file__).resolve().parent.parent
     for room in ROOMS:
         spec = find_spec(room)
-        found = Path(spec.origin).resolve().parent if spec and spec.origin else None
-        if found != home / room:
+        folder = Path(spec.origin).resolve().parent if spec and spec.origin else None
+        if folder != home / room:
             return (
-                f"its package '{room}' is hidden by {found or 'nothing at all'}; "
+                f"its package '{room}' is hidden by {folder or 'nothing at all'}; "
                 "unset PYTHONPATH, and install gpuctl on its own (uv tool install, pipx)"
             )
     return None

@@ -62,7 +62,7 @@ class Conversation:
         Return False if more than `most` bytes came before it.
         """
         searched = 0
-        while (found := self._unread.find(mark, max(0, searched - len(mark)))) < 0:
+        while (at := self._unread.find(mark, max(0, searched - len(mark)))) < 0:
             searched = len(self._unread)
             if searched > most:
                 return False
@@ -70,7 +70,7 @@ class Conversation:
             if not data:
                 return True
             self._unread += data
-        self._take(found + len(mark))
+        self._take(at + len(mark))
         return True
 
     async def line(self, most: int = LONGEST_LINE) -> bytes:

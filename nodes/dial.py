@@ -47,8 +47,8 @@ def stamp(folder: str, inventory: Message) -> str:
         parts.append(zlib.crc32(repr(account).encode()))
     for name in _FILES:
         try:
-            found = os.stat(f"{folder}/{name}")  # noqa: PTH116  pathlib costs a third of the start
-            parts += [found.st_ino, found.st_mtime_ns]
+            status = os.stat(f"{folder}/{name}")  # noqa: PTH116  pathlib costs a third of the start
+            parts += [status.st_ino, status.st_mtime_ns]
         except OSError:
             parts += [0, 0]
     if parts[-2:] == [0, 0]:
@@ -134,13 +134,13 @@ def _open(folder: str) -> socket.socket | None:
         if len(path.encode()) <= _LONGEST:
             connection.connect(path)
         else:  # the path is too long for a socket's address: use the name relative to the folder
-            here = os.open(".", os.O_RDONLY)
+            working = os.open(".", os.O_RDONLY)
             try:
                 os.chdir(folder)
                 connection.connect(SOCKET)
             finally:
-                os.fchdir(here)
-                os.close(here)
+                os.fchdir(working)
+                os.close(working)
     except OSError:
         connection.close()
         return None

@@ -23,7 +23,7 @@ async def on_each(
     """
     places = asyncio.Semaphore(limit)
 
-    async def one(node: Node) -> T | GpuctlError:
+    async def on_node(node: Node) -> T | GpuctlError:
         async with places:
             try:
                 return await action(node)
@@ -31,7 +31,7 @@ async def on_each(
                 return error
 
     async with asyncio.TaskGroup() as group:
-        tasks = {node.rank: group.create_task(one(node)) for node in nodes}
+        tasks = {node.rank: group.create_task(on_node(node)) for node in nodes}
     return {rank: tasks[rank].result() for rank in sorted(tasks)}
 
 
@@ -51,6 +51,6 @@ def fold_answers(nodes: Sequence[Node], answers: Mapping[int, H]) -> tuple[Group
     for rank in sorted(answers):
         ranks.setdefault(answers[rank], []).append(rank)
     return tuple(
-        Group(fold(names[rank] for rank in found), tuple(found), answer)
-        for answer, found in ranks.items()
+        Group(fold(names[rank] for rank in alike), tuple(alike), answer)
+        for answer, alike in ranks.items()
     )

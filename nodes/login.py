@@ -31,8 +31,10 @@ def login_options(inventory: Inventory, private_key: str = "") -> dict[str, Any]
     """
     folder = inventory.folder
     if private_key or has_cluster_key(folder):
-        one = asyncssh.import_private_key(private_key) if private_key else str(cluster_key(folder))
-        return {"agent_path": None, "client_keys": [one], "client_certs": ()}
+        client_key = (
+            asyncssh.import_private_key(private_key) if private_key else str(cluster_key(folder))
+        )
+        return {"agent_path": None, "client_keys": [client_key], "client_certs": ()}
     if not (users_keys() or os.environ.get("SSH_AUTH_SOCK")):
         raise NodeError(
             f"there is no key for cluster {inventory.cluster} on this machine: neither gpuctl's own"
@@ -54,20 +56,20 @@ def users_public_keys() -> frozenset[str]:
     They are in base64, without their type. Keys of files with a passphrase are left out: only an
     agent uses those.
     """
-    found = asyncio.run(_users_key_pairs())
-    return frozenset(base64.b64encode(path.public_data).decode() for path in found)
+    key_pairs = asyncio.run(_users_key_pairs())
+    return frozenset(base64.b64encode(path.public_data).decode() for path in key_pairs)
 
 
 async def _users_key_pairs() -> list[asyncssh.SSHKeyPair]:
-    found: list[asyncssh.SSHKeyPair] = []
+    key_pairs: list[asyncssh.SSHKeyPair] = []
     for path in users_keys():
         with suppress(OSError, asyncssh.KeyImportError):  # a file that ssh cannot use either
-            found += asyncssh.load_keypairs(str(path), ignore_encrypted=True)
+            key_pairs += asyncssh.load_keypairs(str(path), ignore_encrypted=True)
     if os.environ.get("SSH_AUTH_SOCK"):
         with suppress(OSError, ValueError):  # no agent is there, or one that hangs up
             async with asyncssh.connect_agent() as agent:
-                found += await agent.get_keys()
-    return found
+                key_pairs += await agent.get_keys()
+    return key_pairs
 
 
 @contextmanager

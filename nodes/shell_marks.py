@@ -24,5 +24,5 @@ def mark(command: str) -> str:
 
 def after_mark(text: str) -> str:
     """Return what the command printed, of one stream's whole text."""
-    before, found, after = text.partition(f"{MARK}\n")
-    return after if found else before
+    before, mark, after = text.partition(f"{MARK}\n")
+    return after if mark else before

@@ -168,13 +168,13 @@ def with_grants(
 
     A key that has access keeps its name and the time since when it has it.
     """
-    found = {entry.key: entry for entry in grants}
+    by_key = {entry.key: entry for entry in grants}
     for key in keys:
-        before = found.get(key.key)
+        before = by_key.get(key.key)
         if before is None or before.is_revoked:
             before = Grant(key=key.key, name=key.name, since=now)
-        found[key.key] = before.model_copy(update={"open": tuple(machines)})
-    return tuple(found.values())
+        by_key[key.key] = before.model_copy(update={"open": tuple(machines)})
+    return tuple(by_key.values())
 
 
 def with_revocations(
@@ -245,8 +245,8 @@ async def _ask_all(inventory: Inventory, script: str) -> Answers:
 def _ended(answer: Completed | GpuctlError) -> tuple[int, bool]:
     """Return how many connections a machine has ended, and whether these are all."""
     text = answer.stdout if isinstance(answer, Completed) else ""
-    found = re.search(r"^(\d+)( incomplete)?$", text, re.MULTILINE)
-    return (int(found[1]), not found[2]) if found else (0, False)
+    match = re.search(r"^(\d+)( incomplete)?$", text, re.MULTILINE)
+    return (int(match[1]), not match[2]) if match else (0, False)
 
 
 def _revocable(record: ClusterRecord, text: str, store: ClusterStore) -> tuple[PublicKey, ...]:

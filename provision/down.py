@@ -235,27 +235,27 @@ def _remove_namesake(
 
 
 def _choose_id(
-    name: str, record: ClusterRecord | None, found: list[Resource], asked: str | None
+    name: str, record: ClusterRecord | None, resources: list[Resource], given_id: str | None
 ) -> str:
     """Return the id of the cluster to remove: the requested one, this machine's, or the only one.
 
     Raises InputError with the ids and owners if several clusters are left, or none.
     """
-    if record is not None and asked in (None, record.id):
+    if record is not None and given_id in (None, record.id):
         return record.id
-    owners = {resource.cluster_id: resource.owner or "unknown" for resource in found}
-    if asked in owners or (asked is None and len(owners) <= 1):
-        return next(iter(owners), "") if asked is None else asked
+    owners = {resource.cluster_id: resource.owner or "unknown" for resource in resources}
+    if given_id in owners or (given_id is None and len(owners) <= 1):
+        return next(iter(owners), "") if given_id is None else given_id
     which = "; ".join(
         f"{cluster_id or 'without id'}: {owners[cluster_id]}" for cluster_id in sorted(owners)
     )
-    if asked is None:
+    if given_id is None:
         raise InputError(
             f"{len(owners)} clusters are called '{name}', and this machine has no record of any",
             f"choose with --id: {which}",
         )
     raise InputError(
-        f"no cluster '{name}' has the id {asked}", f"there are: {which}" if which else ""
+        f"no cluster '{name}' has the id {given_id}", f"there are: {which}" if which else ""
     )
 
 

@@ -67,15 +67,15 @@ def drift(name: str, target: Target, report: Reporter) -> Drift:
     if record.status == "ready":  # the last `up` has removed the tags of earlier files
         resolved = resolved.model_copy(update={"former_tags": ()})
     foreign = partial(is_foreign, resolved)
-    found = Stack(name, target, find_engine(report)).drift(foreign)
-    if found is None:
+    stack_drift = Stack(name, target, find_engine(report)).drift(foreign)
+    if stack_drift is None:
         raise InputError(
             f"Pulumi's state has nothing of cluster '{name}'",
             f"see `gpuctl status {name}` for what exists",
         )
     tagged = find_all(target, name, cluster_id=record.id)
     report(Progress("refresh", name, "done"))
-    unknown = _unknown(tagged, found.ids)
+    unknown = _unknown(tagged, stack_drift.ids)
     others = [
         ForeignTag(f"{resource.kind} {resource.id}", key, value)
         for resource in tagged
@@ -86,7 +86,7 @@ def drift(name: str, target: Target, report: Reporter) -> Drift:
         name,
         record.id,
         record.region,
-        found.changes,
+        stack_drift.changes,
         tuple(f"{resource.kind} {resource.id}" for resource in unknown),
         tuple(others),
     )
@@ -108,6 +108,6 @@ def _unknown(tagged: Sequence[Resource], ids: Collection[str]) -> list[Resource]
 
 def _instances(resource: Resource) -> set[str]:
     """Return the ids of the instances to which an interface or a volume is attached."""
-    found = resource.attributes
-    attached = [found.get("Attachment", {}), *found.get("Attachments", ())]
+    attributes = resource.attributes
+    attached = [attributes.get("Attachment", {}), *attributes.get("Attachments", ())]
     return {str(volume["InstanceId"]) for volume in attached if "InstanceId" in volume}

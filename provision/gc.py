@@ -61,8 +61,8 @@ def enabled_regions(target: Target) -> tuple[str, ...]:
     (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeRegions.html, 2026-11-23).
     """
     with aws_errors():
-        found = client(target, "ec2").describe_regions()["Regions"]
-    return tuple(sorted(resource["RegionName"] for resource in found))
+        regions = client(target, "ec2").describe_regions()["Regions"]
+    return tuple(sorted(resource["RegionName"] for resource in regions))
 
 
 def survey(
@@ -80,17 +80,17 @@ def survey(
     if len(regions) > 1:
         report(Progress("search", f"{len(regions)} regions", "running"))
     with request_pool(REGIONS_AT_ONCE) as pool:
-        asked = {region: pool.submit(_ask, target, region, known) for region in regions}
-        for region, answer in asked.items():
+        answers = {region: pool.submit(_ask, target, region, known) for region in regions}
+        for region, answer in answers.items():
             try:
-                found = answer.result()
+                judged = answer.result()
             except CloudError as error:
                 if error.code in UNIVERSAL - {"AuthFailure", "EndpointConnection"}:
                     raise
                 problems[region] = error
             else:
-                clusters += found[0]
-                denied += found[1]
+                clusters += judged[0]
+                denied += judged[1]
     if len(problems) == len(regions):
         raise next(iter(problems.values()))
     return Survey(
@@ -117,8 +117,8 @@ def _ask(target: Target, region: str, known: Known) -> tuple[tuple[FoundCluster,
     def note(kind: Kind) -> None:
         denied.append(f"{kind.unlisted} in {region}")
 
-    found = find_all(replace(target, region=region), None, on_denied=note)
-    return judge_all(found, region, known, datetime.now(UTC)), denied
+    resources = find_all(replace(target, region=region), None, on_denied=note)
+    return judge_all(resources, region, known, datetime.now(UTC)), denied
 
 
 def collect(
@@ -147,8 +147,8 @@ def _collect(
 
     problem = ""
     try:
-        found = find_all(target, cluster.name, cluster_id=cluster.id)
-        now = judge_all(found, target.region, _known(target, owners), datetime.now(UTC))
+        resources = find_all(target, cluster.name, cluster_id=cluster.id)
+        now = judge_all(resources, target.region, _known(target, owners), datetime.now(UTC))
         if now and (now[0].verdict, now[0].reasons) != (cluster.verdict, cluster.reasons):
             problem = f"it has changed since it was listed, and is {now[0].verdict} now"
         elif now:

@@ -70,9 +70,11 @@ def note_launches(record: ClusterRecord, target: Target) -> None:
     lifetime = record.resolved.cluster.lifetime
     if lifetime is None:
         return
-    found = find_instances(client(target, "ec2"), record.name, record.id)
+    instances = find_instances(client(target, "ec2"), record.name, record.id)
     own = timedelta(seconds=lifetime.max)
-    new = (instance for instance in found if instance.state in ALIVE and end_of(instance) is None)
+    new = (
+        instance for instance in instances if instance.state in ALIVE and end_of(instance) is None
+    )
     write_ends({machine.id: machine.since + own for machine in new if machine.since}, target)
 
 
@@ -82,8 +84,8 @@ def note_ends(inventory: Inventory, record: ClusterRecord, target: Target) -> No
     They are rounded up to a minute, so that machines of one launch have one end.
     """
     if record.resolved.cluster.lifetime is not None:
-        asked, ids = asyncio.run(_ask(inventory)), _ids(inventory)
-        left = {ids[name]: _number(answer) for name, answer in asked.items()}
+        answers, ids = asyncio.run(_ask(inventory)), _ids(inventory)
+        left = {ids[name]: _number(answer) for name, answer in answers.items()}
         now = datetime.now(UTC).timestamp()
         ends = {
             machine: -(-(now + seconds) // 60) * 60 for machine, seconds in left.items() if seconds
@@ -117,8 +119,8 @@ def join(inventory: Inventory, new: Collection[str], record: ClusterRecord, targ
 async def _join(inventory: Inventory, new: Collection[str]) -> int:
     """Let the machines `new` end with the last one of the others; return the seconds until then."""
     async with connect(inventory) as connections:
-        asked = await on_all(connections, inventory, SECONDS_LEFT, SECONDS_LEFT)
-        left = _seconds_left({name: answer for name, answer in asked.items() if name not in new})
+        answers = await on_all(connections, inventory, SECONDS_LEFT, SECONDS_LEFT)
+        left = _seconds_left({name: answer for name, answer in answers.items() if name not in new})
         nodes = tuple(node for node in inventory.nodes if node.name in new)
         joining = inventory.model_copy(update={"nodes": nodes, "bastion": None})
         moved = await on_all(connections, joining, set_end(max(left)), "")
@@ -131,8 +133,8 @@ async def _move(
 ) -> datetime:
     """Let all machines end `seconds` later than the last one would; return when that is."""
     async with connect(inventory) as connections:
-        asked = await on_all(connections, inventory, SECONDS_LEFT, SECONDS_LEFT)
-        after = max(_seconds_left(asked)) + seconds
+        answers = await on_all(connections, inventory, SECONDS_LEFT, SECONDS_LEFT)
+        after = max(_seconds_left(answers)) + seconds
         if after > LONGEST_S:
             days = after // 86400
             raise InputError(
@@ -157,10 +159,10 @@ async def _move(
     return end
 
 
-def _seconds_left(asked: Answers) -> list[int]:
+def _seconds_left(answers: Answers) -> list[int]:
     """Return the seconds that each machine has left; raise NodeError if one has no answer."""
-    raise_failures(asked, "no answer about the end", "no machine was changed")
-    left = {name: _number(answer) for name, answer in asked.items()}
+    raise_failures(answers, "no answer about the end", "no machine was changed")
+    left = {name: _number(answer) for name, answer in answers.items()}
     unlimited = [name for name, seconds in left.items() if seconds is None]
     if unlimited:
         raise NodeError(

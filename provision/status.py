@@ -86,7 +86,7 @@ def clusters(store: ClusterStore) -> tuple[ClusterStatus, ...]:
     target = store.target
     known = {record.name: record for record in store.records()}
     elsewhere = _split_off_elsewhere(known, target)
-    found: dict[tuple[str, str, str], list[Resource]] = {
+    by_cluster: dict[tuple[str, str, str], list[Resource]] = {
         (record.region, record.name, record.id): [] for record in known.values()
     }
     for region in sorted({target.region, *(record.region for record in known.values())}):
@@ -95,10 +95,10 @@ def clusters(store: ClusterStore) -> tuple[ClusterStatus, ...]:
         others = [noun for noun in KINDS if noun != "instance"]
         for resource in (*find_instances(ec2, None), *find_all(regional, None, others)):
             place = (region, resource.cluster, resource.cluster_id)
-            found.setdefault(place, []).append(resource)
+            by_cluster.setdefault(place, []).append(resource)
     states = []
-    taken_back = {region: _notices(target, region, found) for region, _, _ in found}
-    for (region, name, cluster_id), resources in sorted(found.items(), key=_by_name):
+    taken_back = {region: _notices(target, region, by_cluster) for region, _, _ in by_cluster}
+    for (region, name, cluster_id), resources in sorted(by_cluster.items(), key=_by_name):
         record = known.get(name)
         if record is not None and (record.region, record.id) != (region, cluster_id):
             record = None
@@ -146,12 +146,12 @@ def _split_off_elsewhere(known: dict[str, ClusterRecord], target: Target) -> lis
 
 
 def _notices(
-    target: Target, region: str, found: Mapping[tuple[str, str, str], Sequence[Resource]]
+    target: Target, region: str, by_cluster: Mapping[tuple[str, str, str], Sequence[Resource]]
 ) -> dict[str, datetime] | None:
     """Return AWS's notices in the region; ask for them only if a cluster there has spot nodes."""
     if not any(
         _is_spot(resource)
-        for place, some in found.items()
+        for place, some in by_cluster.items()
         if place[0] == region
         for resource in some
     ):
@@ -319,9 +319,9 @@ def _nodes(
         # EC2 lists a replaced instance for an hour after its end, together with the new one.
         if node not in instances or instances[node].state not in ALIVE:
             instances[node] = resource
-    for wanted in record.resolved.node_names if record else ():
-        if wanted not in instances and record and record.status == "ready":
-            instances[wanted] = Resource("instance", "", name, wanted, "missing", {})
+    for node_name in record.resolved.node_names if record else ():
+        if node_name not in instances and record and record.status == "ready":
+            instances[node_name] = Resource("instance", "", name, node_name, "missing", {})
     return tuple(
         NodeStatus(
             name=node,
@@ -343,8 +343,8 @@ def _is_node(cluster: str, resource: Resource) -> bool:
 
 def _belongs_to_node(cluster: str, resource: Resource) -> bool:
     """Return whether it is a node, or an interface or volume that is removed with its instance."""
-    found = resource.attributes
-    attached = [found.get("Attachment", {}), *found.get("Attachments", ())]
+    attributes = resource.attributes
+    attached = [attributes.get("Attachment", {}), *attributes.get("Attachments", ())]
     return _is_node(cluster, resource) or any("InstanceId" in volume for volume in attached)
 
 

@@ -303,13 +303,13 @@ def _nothing_exists(record: ClusterRecord, stack: Stack, target: Target) -> bool
         return False
 
 
-def _name_taken(resolved: Resolved, found: list[Resource]) -> InputError:
+def _name_taken(resolved: Resolved, resources: list[Resource]) -> InputError:
     """Return the error that the name is another cluster's: whose, since when, and what to do."""
     name, ours = resolved.cluster.name, resolved.tags[OWNER_TAG]
-    ids = sorted({node.cluster_id for node in found})
+    ids = sorted({node.cluster_id for node in resources})
     taken = [
         ownership(
-            [resource for resource in found if resource.cluster_id == cluster_id],
+            [resource for resource in resources if resource.cluster_id == cluster_id],
             ours,
             resolved.region,
         )
@@ -319,7 +319,9 @@ def _name_taken(resolved: Resolved, found: list[Resource]) -> InputError:
     others = sorted({cluster.owner for cluster in taken if not cluster.is_ours})
     of_it = f"resources of a cluster '{name}' exist"
     count = (
-        f"1 resource of a cluster '{name}' exists" if len(found) == 1 else f"{len(found)} {of_it}"
+        f"1 resource of a cluster '{name}' exists"
+        if len(resources) == 1
+        else f"{len(resources)} {of_it}"
     )
     remedy = (
         f"choose another name in the cluster file, or ask {', '.join(others)} to remove it"

@@ -25,21 +25,21 @@ RECORD = Path("aws-smoke.json")
 
 def main() -> int:
     """Climb the ladder; return the exit code."""
-    asked = _parser().parse_args()
+    arguments = _parser().parse_args()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     try:
-        places = _lab(asked)
-        if not sys.stdin.isatty() and asked.yes_up_to < asked.first:
+        places = _lab(arguments)
+        if not sys.stdin.isatty() and arguments.yes_up_to < arguments.first:
             raise InputError(
                 "no terminal can answer the questions",
-                f"name the last step that you agree to, such as --yes-up-to {asked.first}",
+                f"name the last step that you agree to, such as --yes-up-to {arguments.first}",
             )
-        record = asked.record or (RECORD.with_stem("lab-smoke") if places else RECORD)
+        record = arguments.record or (RECORD.with_stem("lab-smoke") if places else RECORD)
         if record.exists():
             read_record(record)  # a file that is no record is found before anything is paid for
         lab = LadderRecord()
-        if against := asked.against or (None if places else LAB_ANSWERS):
+        if against := arguments.against or (None if places else LAB_ANSWERS):
             lab = read_record(against)
         with tempfile.TemporaryDirectory(prefix="gpuctl-smoke-") as folder:
             site = Workplace(places, Path(folder))
@@ -49,7 +49,7 @@ def main() -> int:
                 if started.returncode:
                     return started.returncode
             site.who  # noqa: B018  (without credentials the ladder ends here)
-            return Ladder(site, asked.first, asked.yes_up_to, record, lab).climb()
+            return Ladder(site, arguments.first, arguments.yes_up_to, record, lab).climb()
     except GpuctlError as error:
         print(f"aws-smoke: error: {error}", file=sys.stderr)
         return error.exit_code
@@ -88,10 +88,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _lab(asked: argparse.Namespace) -> Places | None:
-    if asked.lab_name:
-        return Places(asked.lab_name)
-    return Places(DEFAULT) if asked.lab else None
+def _lab(arguments: argparse.Namespace) -> Places | None:
+    if arguments.lab_name:
+        return Places(arguments.lab_name)
+    return Places(DEFAULT) if arguments.lab else None
 
 
 def _end(number: int, _: FrameType | None) -> None:

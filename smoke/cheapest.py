@@ -54,14 +54,14 @@ def cheapest(target: Target) -> Choice:
         raise CloudError(
             f"{target.region} offers none of {', '.join(names)}", "choose another region"
         )
-    found = _spot(target, offered)
-    if not found:
+    choices = _spot(target, offered)
+    if not choices:
         pricing = client(target, "pricing")
         for name in offered:
             known = price(name, pricing, target.region)
             if known.usd_h is not None:
-                found.append(Choice(name, known.usd_h, f"on demand, {known.source}"))
-    return min(found, key=lambda choice: choice.usd_h)
+                choices.append(Choice(name, known.usd_h, f"on demand, {known.source}"))
+    return min(choices, key=lambda choice: choice.usd_h)
 
 
 def _spot(target: Target, names: Sequence[str]) -> list[Choice]:

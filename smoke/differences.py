@@ -85,8 +85,8 @@ def _topmost(fields: set[str]) -> list[str]:
     )
 
 
-def _is_slower(here: float, lab: float) -> bool:
-    return here - lab >= LEAST_S and here >= TIMES_SLOWER * lab
+def _is_slower(real: float, lab: float) -> bool:
+    return real - lab >= LEAST_S and real >= TIMES_SLOWER * lab
 
 
 def _of_states(lifecycles: Sequence[StatesOfKind], lab: Sequence[StepRecord]) -> Iterator[str]:

@@ -175,14 +175,14 @@ def _operation(calls: Sequence[Call]) -> Operation:
 
 def refusals(calls: Iterable[Call]) -> tuple[RefusedCall, ...]:
     """Return each refusal once, in order of the first; a dry run that is allowed is none."""
-    found = dict.fromkeys(
+    calls_refused = dict.fromkeys(
         (call.service, call.operation, call.code, call.message)
         for call in calls
         if call.code not in ("", "DryRunOperation")
     )
     return tuple(
         RefusedCall(service=service, operation=operation, code=code, message=message)
-        for service, operation, code, message in found
+        for service, operation, code, message in calls_refused
     )
 
 
@@ -190,8 +190,8 @@ def lifecycles(calls: Iterable[Call]) -> tuple[StatesOfKind, ...]:
     """Return the states that resources were seen in, by kind."""
     seen = defaultdict[tuple[str, str], dict[str, float]](dict)
     for call in sorted(calls, key=lambda call: call.at):
-        for found in call.states:
-            seen[found.kind, found.id].setdefault(found.state, call.at)
+        for seen_state in call.states:
+            seen[seen_state.kind, seen_state.id].setdefault(seen_state.state, call.at)
     kinds = defaultdict[str, dict[str, float | None]](dict)
     for (kind, _), states in seen.items():
         for state, left in _durations(states).items():

@@ -110,16 +110,16 @@ def _is_denied(error: GpuctlError) -> bool:
 
 def _assume(site: Workplace, role: str) -> dict[str, str]:
     with aws_errors():
-        given = client(site.target, "sts").assume_role(RoleArn=role, RoleSessionName=SESSION)
-    credentials = given["Credentials"]
-    found = {
+        answer = client(site.target, "sts").assume_role(RoleArn=role, RoleSessionName=SESSION)
+    credentials = answer["Credentials"]
+    variables = {
         "AWS_ACCESS_KEY_ID": credentials["AccessKeyId"],
         "AWS_SECRET_ACCESS_KEY": credentials["SecretAccessKey"],
         "AWS_SESSION_TOKEN": credentials["SessionToken"],
     }
     with aws_errors():
-        client(replace(site.target, environment=found), "ec2").describe_vpcs()
-    return found
+        client(replace(site.target, environment=variables), "ec2").describe_vpcs()
+    return variables
 
 
 @contextmanager

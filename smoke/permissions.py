@@ -58,14 +58,14 @@ def try_account(site: Workplace, clusters: Sequence[Cluster]) -> None:
     """Note who asks and what AWS allows; StepFailed if it denies an action of EC2."""
     site.run("doctor", codes=(0,) if site.lab is None else (0, 1))
     site.note(f"{site.who.arn}, account {site.who.account}, {site.target.region}")
-    found = permissions(site.target)
-    for permission in found:
+    answers = permissions(site.target)
+    for permission in answers:
         why = f" ({permission.why})" if permission.why else ""
         site.note(f"{permission.action}: {permission.verdict}{why}")
     for cluster in clusters:
         site.note(f"quotas for {cluster.nodes} x {cluster.instance_type}: "
                   f"{quota_text(site.target, cluster)}")  # fmt: skip
-    denied = [call.action for call in found if call.verdict == "denied"]
+    denied = [call.action for call in answers if call.verdict == "denied"]
     if any(action.startswith("ec2:") for action in denied):
         raise StepFailed(
             f"AWS denies {', '.join(denied)}",
@@ -97,13 +97,13 @@ def _simulated(target: Target, tried: set[str]) -> Iterator[Permission]:
     """Yield what IAM's simulation says about the other actions of the ladder."""
     others = needed(("up", "down", "status"), ("network",)) - tried
     try:
-        found = missing_permissions(target, caller(target), others)
+        missing = missing_permissions(target, caller(target), others)
     except CloudError as error:
         yield Permission("iam:SimulatePrincipalPolicy", "not known", error.code)
         return
-    warned = {warning.partition(" ")[0] for warning in found.warnings}
+    warned = {warning.partition(" ")[0] for warning in missing.warnings}
     for action in sorted(others):
-        yield Permission(action, "denied" if action in {*found.required, *warned} else "allowed")
+        yield Permission(action, "denied" if action in {*missing.required, *warned} else "allowed")
 
 
 def _zonal(target: Target) -> dict[str, dict[str, Any]]:
@@ -162,10 +162,10 @@ def quota_text(target: Target, cluster: Cluster) -> str:
         lambda: check_elastic_ips(cluster, needed_elastic_ips(cluster), ask),
         lambda: check_vpcs(cluster, ask),
     )
-    found = list[str]()
+    problems = list[str]()
     for check in checks:
         try:
             check()
         except (InputError, CloudError) as error:
-            found.append(str(error))
-    return "; ".join(found) or "enough"
+            problems.append(str(error))
+    return "; ".join(problems) or "enough"

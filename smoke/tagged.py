@@ -15,13 +15,13 @@ def tagged(target: Target, cluster: str) -> tuple[str, ...]:
 
     AWS is asked for each kind that gpuctl creates, and for the volumes that instances bring.
     """
-    found = [f"{resource.kind} {resource.id}" for resource in find_all(target, cluster)]
+    resources = [f"{resource.kind} {resource.id}" for resource in find_all(target, cluster)]
     ec2 = client(target, "ec2")
     with aws_errors():
         volumes = ec2.describe_volumes(
             Filters=[{"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]}]
         )["Volumes"]
-    return (*found, *(f"volume {volume['VolumeId']}" for volume in volumes))
+    return (*resources, *(f"volume {volume['VolumeId']}" for volume in volumes))
 
 
 def left_behind(target: Target, cluster: str) -> tuple[str, ...]:

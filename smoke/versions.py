@@ -41,14 +41,14 @@ def node_versions(site: Workplace, cluster: str) -> dict[str, str]:
     """
     record = ClusterStore(site.target).record(cluster)
     image = record.resolved.image if record else None
-    found = {"image": f"{image.name} ({image.id})"} if image else {}
+    versions = {"image": f"{image.name} ({image.id})"} if image else {}
     try:
         output = site.read("exec", cluster, "--", f"{{ {_NODE}}} 2> /dev/null", quiet=True)
     except StepFailed as error:
         site.note(f"the versions of the nodes are not known: {error}")
-        return found
+        return versions
     for line in output.splitlines():
         name, separator, text = line.strip().partition(": ")
-        if separator and text not in found.get(name, "").split(", "):
-            found[name] = f"{found[name]}, {text}" if name in found else text
-    return found
+        if separator and text not in versions.get(name, "").split(", "):
+            versions[name] = f"{versions[name]}, {text}" if name in versions else text
+    return versions

@@ -58,8 +58,8 @@ TESTED: Mapping[str, tuple[str, ...]] = {
 
 def release_of(ami_name: str) -> str:
     """Return the date at the end of a Deep Learning AMI's name, empty if it has none."""
-    found = re.search(r" (\d{8})$", ami_name)
-    return found[1] if found else ""
+    match = re.search(r" (\d{8})$", ami_name)
+    return match[1] if match else ""
 
 
 def kernel_of(image: str, ami_name: str) -> str:

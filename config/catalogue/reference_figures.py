@@ -38,9 +38,9 @@ def reference_figures() -> tuple[Figure, ...]:
 
 def figures_of(instance_type: str, nodes: int, collective: str) -> tuple[Figure, ...]:
     """Return the known figures of the collective on this many nodes of the type."""
-    wanted = (instance_type, nodes, collective)
+    key = (instance_type, nodes, collective)
     return tuple(
         figure
         for figure in reference_figures()
-        if (figure.instance_type, figure.nodes, figure.collective) == wanted
+        if (figure.instance_type, figure.nodes, figure.collective) == key
     )

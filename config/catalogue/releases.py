@@ -30,4 +30,4 @@ def newest(software: Software) -> str:
 @cache
 def _commits(software: Software) -> dict[str, str]:
     lines = (line.split() for line in _FILE.read_text().splitlines() if not line.startswith("#"))
-    return {release: found for name, release, found in lines if name == software}
+    return {release: commit for name, release, commit in lines if name == software}

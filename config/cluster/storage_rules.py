@@ -87,7 +87,10 @@ def _folders(storage: Mapping[str, Any]) -> Iterator[Mistake]:
         if isinstance(folder, str) and folder.strip("/").split("/")[0] in SYSTEM:
             hint = "use a new folder, such as /shared, or one below /mnt, /opt or /home"
             yield Mistake("E215", f"'{'.'.join(map(str, at))}' is in a system folder", hint, at)
-    one, other = (str(folder) for folder in (*folders.values(), "")[:2])
-    if other and (f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")):
-        message = f"'storage.shared.path' is {one}, 'storage.scratch' {other}"
+    shared_folder, scratch = (str(folder) for folder in (*folders.values(), "")[:2])
+    if scratch and (
+        f"{shared_folder}/".startswith(f"{scratch}/")
+        or f"{scratch}/".startswith(f"{shared_folder}/")
+    ):
+        message = f"'storage.shared.path' is {shared_folder}, 'storage.scratch' {scratch}"
         yield Mistake("E215", message, "keep them apart", ("storage", "shared"))

@@ -101,8 +101,8 @@ def _load(
         if other := _other_kind(document, kind):
             raise InvalidFiles([other])
         if isinstance(document.data, dict):
-            model, found = model_of(document)
-            diagnostics += found
+            model, more = model_of(document)
+            diagnostics += more
         else:
             diagnostics.append(_kindless(document))
     errors = [d for d in diagnostics if d.severity == "error"]
@@ -158,8 +158,8 @@ def _run(
     diagnostics = reading.diagnostics + unused_values(overrides.manifest, reading.placeholders)
     whole = reading.run_file
     if whole is not None and is_like_ours:
-        whole, found = resolve_template(whole)
-        diagnostics += found
+        whole, more = resolve_template(whole)
+        diagnostics += more
     diagnostics = [_strict(diagnostic) if is_strict else diagnostic for diagnostic in diagnostics]
     if whole is None:
         return None, diagnostics
@@ -170,8 +170,8 @@ def _run(
     own = own_file_mistakes(whole.data) if form is None else ()
     unread = unread_texts(whole.data) if is_like_ours else ()
     mistakes = chain(run_mistakes(whole.data, name), own, unread, code_mistakes(whole.data, folder))
-    run, found = _validated(whole, RUN_TYPES[name], data, mistakes)
-    return run, diagnostics + found
+    run, more = _validated(whole, RUN_TYPES[name], data, mistakes)
+    return run, diagnostics + more
 
 
 def _strict(diagnostic: Diagnostic) -> Diagnostic:
@@ -190,8 +190,10 @@ def _validated(
         reported = {
             (mistake.at, mistake.on_key) for mistake in mistakes if mistake.code.startswith("E")
         }
-        found = translate_errors(error, kind, document)
-        mistakes += (mistake for mistake in found if (mistake.at, mistake.on_key) not in reported)
+        translated = translate_errors(error, kind, document)
+        mistakes += (
+            mistake for mistake in translated if (mistake.at, mistake.on_key) not in reported
+        )
     return model, [document.locate(mistake) for mistake in mistakes]
 
 
@@ -212,10 +214,10 @@ def _kindless(document: Document) -> Diagnostic:
     return document.locate(Mistake("E106", message, hint))
 
 
-def _other_kind(document: Document, wanted: Kind) -> Diagnostic | None:
+def _other_kind(document: Document, expected: Kind) -> Diagnostic | None:
     """Return the only diagnostic about a file that was given to the wrong command, or None."""
     kind = kind_of_document(document)
-    if kind is None or kind == wanted:
+    if kind is None or kind == expected:
         return None
     form = format_of(document)
     title = form.title if form else f"a {kind} file"

@@ -22,8 +22,8 @@ def is_manifest(document: Document) -> bool:
 
 def kind_of_manifest(data: Any) -> ManifestKind:
     """Return `apiVersion` and `kind`; empty texts where they are no text."""
-    found = (data.get(key) if isinstance(data, dict) else None for key in ("apiVersion", "kind"))
-    version, kind = (value if isinstance(value, str) else "" for value in found)
+    values = (data.get(key) if isinstance(data, dict) else None for key in ("apiVersion", "kind"))
+    version, kind = (value if isinstance(value, str) else "" for value in values)
     return version, kind
 
 
@@ -46,8 +46,8 @@ def read_job(path: Path) -> tuple[Document | None, list[Diagnostic]]:
         return None, [*diagnostics, second_document(documents[1])]
     jobs = [document for document in documents if kind_of_manifest(document.data) in _jobs()]
     if len(jobs) != 1:
-        found = jobs[1] if jobs else documents[0]
-        return None, [*diagnostics, _not_one_job(found, jobs, documents)]
+        first = jobs[1] if jobs else documents[0]
+        return None, [*diagnostics, _not_one_job(first, jobs, documents)]
     others = tuple(document for document in documents if document is not jobs[0])
     ignored = [other for other in others if kind_of_manifest(other.data) not in _parts()]
     if ignored:
@@ -69,18 +69,18 @@ def _allowed() -> str:
     return f"it runs {', '.join(names[:-1])} and {names[-1]}"
 
 
-def _not_one_job(found: Document, jobs: list[Document], documents: list[Document]) -> Diagnostic:
+def _not_one_job(first: Document, jobs: list[Document], documents: list[Document]) -> Diagnostic:
     if jobs:
         names = " and ".join(_name(job.data) for job in jobs[:2])
         message, hint = f"the file has two jobs, {names}", "write one job into a file"
     else:
         parts = _parts()
         if all(kind_of_manifest(document.data) in parts for document in documents):
-            message, hint = parts[kind_of_manifest(found.data)]
-            return Diagnostic(found.file, *found.begins, "E224", message, hint)
+            message, hint = parts[kind_of_manifest(first.data)]
+            return Diagnostic(first.file, *first.begins, "E224", message, hint)
         names = ", ".join(_name(document.data) for document in documents[:4])
         message, hint = f"no job that gpuctl runs among {names}", _allowed()
-    return Diagnostic(found.file, *found.begins, "E224", message, hint)
+    return Diagnostic(first.file, *first.begins, "E224", message, hint)
 
 
 def _ignored(others: list[Document]) -> Diagnostic:

@@ -50,9 +50,9 @@ class Overrides:
     def _roles(self, roles: Any) -> Iterable[tuple[Node, Node]]:
         for name, role in roles.items() if isinstance(roles, dict) else ():
             env = role.get("env") if isinstance(role, dict) else None
-            here = {str(entry).partition("=")[0] for entry in env or ()}
-            if here & {entry.partition("=")[0] for entry in self.env}:
-                yield _entry(name, _mapping([_entry("env", self._env(here))]))
+            own_names = {str(entry).partition("=")[0] for entry in env or ()}
+            if own_names & {entry.partition("=")[0] for entry in self.env}:
+                yield _entry(name, _mapping([_entry("env", self._env(own_names))]))
 
     def _env(self, names: set[str] | None = None) -> SequenceNode:
         """Return the variables, or those of `names`, as a list of the file would have them."""

@@ -24,13 +24,13 @@ class Substitutions:
 
         Raises InputError for one that is not NAME=VALUE.
         """
-        found = {}
+        values = {}
         for text in self.placeholders:
             name, equals, value = text.partition("=")
             if not equals or not _NAME.fullmatch(name):
                 raise InputError(f"--set is {quote(text)}", "write NAME=VALUE")
-            found[name] = value
-        return found
+            values[name] = value
+        return values
 
 
 NO_SUBSTITUTIONS = Substitutions()
@@ -38,9 +38,9 @@ NO_SUBSTITUTIONS = Substitutions()
 
 def unused_values(given: Substitutions, names: Collection[str]) -> list[Diagnostic]:
     """Return a warning for each `--set` of a name that is no placeholder."""
-    found = []
+    diagnostics = []
     for line, name in enumerate(given.values(), 1):
         if name not in names:
             message = f"--set {quote(name)} fills in nothing: there is no ${{{name}}}"
-            found.append(Diagnostic("--set", line, 1, "W208", message, "check the name"))
-    return found
+            diagnostics.append(Diagnostic("--set", line, 1, "W208", message, "check the name"))
+    return diagnostics

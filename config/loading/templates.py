@@ -64,8 +64,8 @@ def resolve_template(document: Document) -> tuple[Document | None, list[Diagnost
         if mistake is not None:
             return None, [*diagnostics, chain[-1].locate(mistake)]
         path = _path(name)
-        template, found = read_file(path)
-        diagnostics += found
+        template, more = read_file(path)
+        diagnostics += more
         if template is None or kind_of(template.data) != "run":
             message, hint = f"template '{name}' is no run file", f"check {path}"
             mistake = Mistake("E216", message, hint, ("extends",))
@@ -103,10 +103,10 @@ def _not_extended(name: str, chain: list[Document]) -> Mistake | None:
 
 def _other_types(chain: list[Document]) -> Iterator[Diagnostic]:
     for over, base in pairwise(chain):
-        wanted, given = over.data.get("type"), base.data.get("type")
-        if wanted in _TYPES and given in _TYPES and wanted != given:
+        own_type, base_type = over.data.get("type"), base.data.get("type")
+        if own_type in _TYPES and base_type in _TYPES and own_type != base_type:
             name = over.data["extends"]
-            message = f"'type' is {wanted}, but template '{name}' is of type {given}"
+            message = f"'type' is {own_type}, but template '{name}' is of type {base_type}"
             yield over.locate(Mistake("E218", message, "remove it, or extend another", ("type",)))
 
 

@@ -31,11 +31,11 @@ def code_mistakes(data: Data, folder: Path, most: int = MOST_FILES) -> Iterator[
     if data.get("workdir") is not None and data.get("repo") is not None:
         message = "'workdir' and 'repo' both say what the working folder begins with"
         yield Mistake("E223", message, "remove one of them", ("repo",), on_key=True)
-    found: list[Source] = []
+    sources: list[Source] = []
     workdir = data.get("workdir")
     if isinstance(workdir, str):
         path = local_path(workdir, folder)
-        yield from _collect(found, ("workdir",), workdir, _folder_at(path), most)
+        yield from _collect(sources, ("workdir",), workdir, _folder_at(path), most)
     for index, entry in enumerate(_texts(data.get("files"))):
         if isinstance(entry, str):
             at = ("files", index)
@@ -44,10 +44,10 @@ def code_mistakes(data: Data, folder: Path, most: int = MOST_FILES) -> Iterator[
                 yield Mistake("E241", f"'files[{index}]' is '{entry}', {wrong[0]}", wrong[1], at)
             else:
                 mapping = parse_mapping(entry)
-                yield from _collect(found, at, mapping.local, _mapped(mapping, folder), most)
+                yield from _collect(sources, at, mapping.local, _mapped(mapping, folder), most)
     yield from _outputs(data)
-    yield from _size(data, found)
-    yield from _links(found, ("workdir",) if isinstance(workdir, str) else ("files",))
+    yield from _size(data, sources)
+    yield from _links(sources, ("workdir",) if isinstance(workdir, str) else ("files",))
 
 
 def run_sources(run: Run, folder: Path, checkout: Path | None = None) -> tuple[Source, ...]:
@@ -135,7 +135,7 @@ def _folder_at(path: Path) -> Iterator[Source]:
 
 
 def _collect(
-    found: list[Source],
+    collected: list[Source],
     at: tuple[str | int, ...],
     written: str,
     sources: Iterator[Source],
@@ -144,8 +144,8 @@ def _collect(
     """Add the sources to those that are found; yield a mistake if one of them cannot be read."""
     name = at[0] if len(at) == 1 else f"{at[0]}[{at[1]}]"
     try:
-        found += islice(sources, most + 1)
-        if len(found) > most:
+        collected += islice(sources, most + 1)
+        if len(collected) > most:
             message = f"'{name}' is '{written}', which has more than {most:,} files"
             yield Mistake("E243", message, "name what is not needed in .gpuctlignore", at)
     except (FileNotFoundError, ValueError):  # a NUL is in no path
@@ -186,18 +186,18 @@ def _outputs(data: Data) -> Iterator[Mistake]:
             yield Mistake("E241", f"{name}, where ** is a part of a name", hint, at)
 
 
-def _size(data: Data, found: list[Source]) -> Iterator[Mistake]:
+def _size(data: Data, sources: list[Source]) -> Iterator[Mistake]:
     limit = str(data.get("code_limit", Run.model_fields["code_limit"].default))
-    mistake = size_mistake(found, limit) if re.fullmatch(SIZE, limit) else None
+    mistake = size_mistake(sources, limit) if re.fullmatch(SIZE, limit) else None
     if mistake:
         at = next(key for key in ("code_limit", "workdir", "files") if key in data)
         yield Mistake("E243", *mistake, (at,))
 
 
-def _links(found: list[Source], at: tuple[str]) -> Iterator[Mistake]:
+def _links(sources: list[Source], at: tuple[str]) -> Iterator[Mistake]:
     paths = [
         source.path
-        for source in found
+        for source in sources
         if source.kind == "link" and leads_out(source.path, source.target)
     ]
     if paths:

@@ -65,11 +65,11 @@ def image_mistakes(image: str, at: Path) -> Iterator[Mistake]:
 
 def _placeholder(image: str) -> str:
     """Return the part of the name that nobody has filled in; empty if there is none."""
-    if found := _PLACEHOLDER.search(image):
-        return found[0]
-    if found := _ECR.match(image):
+    if match := _PLACEHOLDER.search(image):
+        return match[0]
+    if match := _ECR.match(image):
         # https://docs.aws.amazon.com/AmazonECR/latest/userguide/Registries.html, 2026-11-23.
-        account, region = found[1], found[3]
+        account, region = match[1], match[3]
         if not re.fullmatch("[0-9]{12}", account):
             return account
         if not re.fullmatch("[a-z]{2}(-[a-z]+)+-[0-9]+", region):

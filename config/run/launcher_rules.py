@@ -30,14 +30,14 @@ def launcher_mistakes(data: Data, run_type: str) -> Iterator[Mistake]:
     call = re.compile(rf"{_BEGINS}({_LAUNCHERS[run_type]})(?:\s|$)", re.MULTILINE)
     for at, commands in job_commands(data):
         for index, entry in enumerate(commands if isinstance(commands, tuple) else ()):
-            found = call.search(entry) if isinstance(entry, str) else None
-            if found:
-                launcher, place = " ".join(found[1].split()), (*at, index)
+            match = call.search(entry) if isinstance(entry, str) else None
+            if match:
+                launcher, place = " ".join(match[1].split()), (*at, index)
                 yield Mistake(
                     "E249",
                     f"'{path_text(place)}' calls {launcher}, which type {run_type} calls itself",
                     "write only the program that it starts (`python train.py`) and its options as"
                     " fields of the run file, or use `type: task`",
                     place,
-                    row=entry.count("\n", 0, found.start(1)) + 1,
+                    row=entry.count("\n", 0, match.start(1)) + 1,
                 )

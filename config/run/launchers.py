@@ -34,21 +34,21 @@ def agent_variables(agent: str) -> dict[str, str]:
 
     `engine/agent/node/container.py` sets the same ones: it runs on nodes and cannot import gpuctl.
     """
-    found = dict.fromkeys(OPEN_MPI_AGENT, agent)
+    variables = dict.fromkeys(OPEN_MPI_AGENT, agent)
     for kind, program in HYDRA_AGENT:
-        found |= {kind: "ssh", program: agent}
-    return found
+        variables |= {kind: "ssh", program: agent}
+    return variables
 
 
 def open_mpi_hosts(hostfile: str, slots: int, nodes: int) -> dict[str, str]:
     """Return the variables that give Open MPI its hostfile and `slots` ranks on a node."""
-    found = {}
+    variables = {}
     for family, name in zip(_OPEN_MPI_FAMILIES, OPEN_MPI_HOSTFILE, strict=True):
-        found[name] = hostfile
-        found[f"{family}_keep_fqdn_hostnames"] = "true"
-        found[f"{family}_set_default_slots"] = str(slots)
+        variables[name] = hostfile
+        variables[f"{family}_keep_fqdn_hostnames"] = "true"
+        variables[f"{family}_set_default_slots"] = str(slots)
     if nodes > OPEN_MPI_TREE_LIMIT:
         for launcher in ("OMPI_MCA_plm_rsh", "PRTE_MCA_plm_ssh"):
-            found[f"{launcher}_no_tree_spawn"] = "1"
-            found[f"{launcher}_num_concurrent"] = str(nodes)
-    return found
+            variables[f"{launcher}_no_tree_spawn"] = "1"
+            variables[f"{launcher}_num_concurrent"] = str(nodes)
+    return variables

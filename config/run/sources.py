@@ -79,16 +79,16 @@ def file_source(file: Path, place: str) -> Source:
 
     Raises OSError for what is no regular file.
     """
-    found = file.stat()
-    require_regular(file, found.st_mode)
-    return Source(place, file, "file", stat.S_IMODE(found.st_mode), found.st_size)
+    status = file.stat()
+    require_regular(file, status.st_mode)
+    return Source(place, file, "file", stat.S_IMODE(status.st_mode), status.st_size)
 
 
 def _walk(folder: Path, prefix: str, place: str, above: _Rules | None) -> Iterator[Source]:
     rules = _rules(folder, prefix, above)
     with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
+        ordered = sorted(entries, key=lambda entry: entry.name)
+    for entry in ordered:
         is_folder = entry.is_dir(follow_symlinks=False)
         path = f"{prefix}{entry.name}" + ("/" if is_folder else "")
         if entry.name == _LEFT_OUT or (rules and rules.names(path)):

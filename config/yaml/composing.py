@@ -56,12 +56,12 @@ def compose(text: str, file: str, diagnostics: list[Diagnostic]) -> list[tuple[M
 
 def _documents(text: str, file: str) -> list[tuple[Mark, Node]]:
     composing = _Composing(text, file)
-    found = []
+    documents = []
     while composing.check_node():
         mark, root = composing.next_mark, composing.get_node()
         if root is not None and not _is_nothing(root):
-            found.append((mark, root))
-    return found
+            documents.append((mark, root))
+    return documents
 
 
 class _Composing(Reader, Scanner, Parser, Composer, Resolver):

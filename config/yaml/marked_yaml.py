@@ -72,9 +72,11 @@ class Document:
         """Return the mistake's message with the path that the value has in the file."""
         for end in range(len(mistake.at), 0, -1):
             if source := self.sources.get(mistake.at[:end]):
-                here, there = mistake.at, (*source, *mistake.at[end:])
-                message = mistake.message.replace(f"'{path_text(here)}'", f"'{path_text(there)}'")
-                parent, container = f"'{path_text(here[:-1])}'", f"'{path_text(there[:-1])}'"
+                at, at_in_file = mistake.at, (*source, *mistake.at[end:])
+                message = mistake.message.replace(
+                    f"'{path_text(at)}'", f"'{path_text(at_in_file)}'"
+                )
+                parent, container = f"'{path_text(at[:-1])}'", f"'{path_text(at_in_file[:-1])}'"
                 return message.replace(parent, container)
         return mistake.message
 

@@ -44,8 +44,8 @@ def task(reading: DstackFile) -> dict[str, Any]:
     if reading.get(("groups",)) is None:
         if reading.get(("nodes",)) is not None:
             run["nodes"] = Placed(reading.whole(("nodes",), default=1), ("nodes",))
-        found = commands(reading, ("commands",), around, (), name.value)
-        run |= {"commands": Placed(found, ("commands",))} if found else {}
+        lines = commands(reading, ("commands",), around, (), name.value)
+        run |= {"commands": Placed(lines, ("commands",))} if lines else {}
         resources: tuple[Path, ...] = (("resources",),)
     else:
         run |= _groups(reading, around, name.value)
@@ -105,28 +105,30 @@ def _name(reading: DstackFile) -> Placed:
 
 def _conditions(reading: DstackFile) -> dict[str, Any]:
     """Return the startup order, the stop criteria and the time limit."""
-    found: dict[str, Any] = {}
+    conditions: dict[str, Any] = {}
     for key, allowed in (("startup_order", _ORDERS), ("stop_criteria", _CRITERIA)):
         value = reading.one_of((key,), allowed)
-        found |= {key: Placed(value, (key,))} if value else {}
+        conditions |= {key: Placed(value, (key,))} if value else {}
     seconds = reading.seconds(("max_duration",))
     if seconds:
-        found["max_duration"] = Placed(reading.duration_text(seconds), ("max_duration",))
-    return found
+        conditions["max_duration"] = Placed(reading.duration_text(seconds), ("max_duration",))
+    return conditions
 
 
 def _ports(reading: DstackFile, at: Path) -> dict[str, Any]:
     """Return the ports in gpuctl's form."""
-    found = []
+    ports = []
     for index in range(len(reading.entries(at))):
         entry: Path = (*at, index)
         if isinstance(reading.get(entry), dict):
             reading.unknown_keys(entry, ("local_port", "container_port"))
-            here, there = (reading.text((*entry, key)) for key in ("local_port", "container_port"))
-            found.append(Placed(f"{here or '*'}:{there}", entry))
+            local, container = (
+                reading.text((*entry, key)) for key in ("local_port", "container_port")
+            )
+            ports.append(Placed(f"{local or '*'}:{container}", entry))
         else:
-            found.append(Placed(reading.text(entry), entry))
-    return {"ports": Placed(found, at)} if found else {}
+            ports.append(Placed(reading.text(entry), entry))
+    return {"ports": Placed(ports, at)} if ports else {}
 
 
 def _missing_commands(reading: DstackFile, run: dict[str, Any]) -> None:

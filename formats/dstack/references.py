@@ -41,15 +41,15 @@ def split_text(text: str) -> list[str | Reference]:
 
     A `$$` is one `$`, but not between another `$` and the next reference.
     """
-    found: list[str | Reference] = []
+    parts: list[str | Reference] = []
     at = 0
     while match := _NEXT.match(text, at):
         plain = match["plain"] + (match["escaped"] or match["more"] or "")
-        found += [plain] if plain else []
+        parts += [plain] if plain else []
         if match["name"] is not None:
-            found.append(Reference(match["name"].strip()))
+            parts.append(Reference(match["name"].strip()))
         at = match.end()
-    return [*found, text[at:]] if text[at:] else found
+    return [*parts, text[at:]] if text[at:] else parts
 
 
 def command_text(reading: DstackFile, at: Path, groups: tuple[int, ...], name: str) -> str:

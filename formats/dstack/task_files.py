@@ -20,7 +20,7 @@ _URL = re.compile(r"https://|ssh://|[^/]+@")
 
 def files(reading: DstackFile) -> tuple[dict[str, Placed], list[str]]:
     """Return the files in gpuctl's form, and lines of bash that copy some to their places."""
-    found, copies = [], []
+    mappings, copies = [], []
     for index in range(len(reading.entries(("files",)))):
         at: Path = ("files", index)
         local, remote = _paths(reading, at)
@@ -28,8 +28,8 @@ def files(reading: DstackFile) -> tuple[dict[str, Placed], list[str]]:
             sent = f"{SENT}/{index}"
             copies.append(_copy(sent, remote))
             remote = sent
-        found.append(Placed(f"{local}:{remote}" if remote else local, at))
-    return ({"files": Placed(found, ("files",))} if found else {}), copies
+        mappings.append(Placed(f"{local}:{remote}" if remote else local, at))
+    return ({"files": Placed(mappings, ("files",))} if mappings else {}), copies
 
 
 def repository(reading: DstackFile) -> tuple[dict[str, Any], list[str]]:
@@ -48,8 +48,8 @@ def repository(reading: DstackFile) -> tuple[dict[str, Any], list[str]]:
         source = reading.text((*at, "url")) or reading.text((*at, "local_path"))
         place = reading.text((*at, "path"))
     else:
-        found = _REPOSITORY.fullmatch(reading.text(at))
-        source, place = (found[1], found[2] or "") if found else ("", "")
+        match = _REPOSITORY.fullmatch(reading.text(at))
+        source, place = (match[1], match[2] or "") if match else ("", "")
     copies = [_copy("", place)] if place.startswith(("/", "~")) else []
     if place not in ("", ".", "./") and not copies:
         message = f"'repos[0]' goes to {place}, below the folder where the job starts"

@@ -38,12 +38,12 @@ def image(reading: DstackFile) -> dict[str, Any]:
         return {}
     if OTHERS_IMAGES.search(reference):
         reading.refuse(("image",), f"is {reference}, which is {WHY_NO_OTHERS}", TAKE_CUDA)
-    found: dict[str, Any] = {"image": Placed(reference, ("image",))}
+    fields: dict[str, Any] = {"image": Placed(reference, ("image",))}
     if reading.flag(("privileged",)):
-        found["privileged"] = Placed(True, ("privileged",))
+        fields["privileged"] = Placed(True, ("privileged",))
     volumes = [f"{volume.source}:{volume.target}" for volume in _volumes(reading)]
-    found |= {"volumes": Placed(volumes, ("volumes",))} if volumes else {}
-    return found | _registry_auth(reading)
+    fields |= {"volumes": Placed(volumes, ("volumes",))} if volumes else {}
+    return fields | _registry_auth(reading)
 
 
 def volume_links(reading: DstackFile) -> list[str]:
@@ -60,7 +60,7 @@ def volume_links(reading: DstackFile) -> list[str]:
 
 def _volumes(reading: DstackFile) -> list[Volume]:
     """Return the volumes that are folders of the node; refuse network volumes."""
-    found = []
+    volumes = []
     for index in range(len(reading.entries(("volumes",)))):
         at: Path = ("volumes", index)
         value = reading.get(at)
@@ -82,8 +82,8 @@ def _volumes(reading: DstackFile) -> list[Volume]:
             reading.complain("E203", message, hint, at)
         else:
             is_optional = reading.flag((*at, "optional"))
-            found.append(Volume(source, target.rstrip("/") or "/", is_optional))
-    return found
+            volumes.append(Volume(source, target.rstrip("/") or "/", is_optional))
+    return volumes
 
 
 def _registry_auth(reading: DstackFile) -> dict[str, Any]:
@@ -91,14 +91,14 @@ def _registry_auth(reading: DstackFile) -> dict[str, Any]:
     if reading.get(at) is None:
         return {}
     reading.unknown_keys(at, ("username", "password"))
-    found: dict[str, Any] = {}
+    account: dict[str, Any] = {}
     for key in ("username", "password"):
         reading.require((*at, key))
-        found[key] = Placed(_account_text(reading, (*at, key)), (*at, key))
-    if isinstance(found["username"].value, dict):
+        account[key] = Placed(_account_text(reading, (*at, key)), (*at, key))
+    if isinstance(account["username"].value, dict):
         why = "is a secret, and a user's name is part of the plan"
         reading.refuse((*at, "username"), why, "write the name")
-    return {"registry_auth": found}
+    return {"registry_auth": account}
 
 
 def _account_text(reading: DstackFile, at: Path) -> str | dict[str, str]:

@@ -27,32 +27,32 @@ _NOT_KEPT = ("K80", "M60", "T4G", "GB200", "GB300")
 
 def requires(reading: DstackFile, resources: tuple[Path, ...]) -> dict[str, Any]:
     """Return `requires` for the file; `resources` are the paths of the task's or its groups'."""
-    found: dict[str, Any] = {}
+    needs: dict[str, Any] = {}
     for at in resources:
-        found = _merged(reading, found, _resources(reading, at))
-    found |= _names(reading, "instance_types", "instance_types", r"[a-z0-9-]+\.[a-z0-9-]+")
-    found |= _names(reading, "regions", "regions", REGION)
-    found |= _names(reading, "availability_zones", "zones", ZONE)
+        needs = _merged(reading, needs, _resources(reading, at))
+    needs |= _names(reading, "instance_types", "instance_types", r"[a-z0-9-]+\.[a-z0-9-]+")
+    needs |= _names(reading, "regions", "regions", REGION)
+    needs |= _names(reading, "availability_zones", "zones", ZONE)
     policy = reading.one_of(("spot_policy",), ("spot", "on-demand", "auto"))
     if policy in ("spot", "on-demand"):
-        found["spot"] = Placed(policy == "spot", ("spot_policy",))
+        needs["spot"] = Placed(policy == "spot", ("spot_policy",))
     price = reading.number(("max_price",))
     if price is not None:
-        found["max_price"] = Placed(price, ("max_price",))
+        needs["max_price"] = Placed(price, ("max_price",))
     _backends(reading)
     fleets = [_fleet(reading, at) for at in _entries(reading, "fleets")]
     if fleets:
-        found["clusters"] = Placed([name.rpartition("/")[2] for name in fleets], ("fleets",))
-    return found
+        needs["clusters"] = Placed([name.rpartition("/")[2] for name in fleets], ("fleets",))
+    return needs
 
 
-def _merged(reading: DstackFile, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _merged(reading: DstackFile, first: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Return what both ask for: every node of a cluster is of one type."""
-    merged = {**one, **other}
-    for key in one.keys() & other.keys():
-        before, value = one[key].value, other[key].value
+    merged = {**first, **other}
+    for key in first.keys() & other.keys():
+        before, value = first[key].value, other[key].value
         if key in ("cpus", "memory", "shm_size", "disk"):
-            merged[key] = max(one[key], other[key], key=lambda need: parse_range(need.value))
+            merged[key] = max(first[key], other[key], key=lambda need: parse_range(need.value))
         elif before != value:
             why = f"asks for {_words(value)}, another group for {_words(before)}"
             reading.refuse(other[key].at, why, "all nodes of a cluster are of one instance type")
@@ -65,18 +65,18 @@ def _words(value: str | list[str]) -> str:
 
 def _resources(reading: DstackFile, at: Path) -> dict[str, Any]:
     reading.unknown_keys(at, RESOURCES)
-    found = {**_cpu(reading, (*at, "cpu")), **_gpu(reading, (*at, "gpu"))}
+    needs = {**_cpu(reading, (*at, "cpu")), **_gpu(reading, (*at, "gpu"))}
     memory = reading.sizes((*at, "memory"))
     if memory:
-        found["memory"] = Placed(_at_least(memory), (*at, "memory"))
+        needs["memory"] = Placed(_at_least(memory), (*at, "memory"))
     shm_size = reading.sizes((*at, "shm_size"))
     if shm_size:
-        found["shm_size"] = Placed(shm_size, (*at, "shm_size"))
+        needs["shm_size"] = Placed(shm_size, (*at, "shm_size"))
     disk = (*at, "disk", "size") if isinstance(reading.get((*at, "disk")), dict) else (*at, "disk")
     size = reading.sizes(disk)
     if size:
-        found["disk"] = Placed(_at_least(size), disk)
-    return found
+        needs["disk"] = Placed(_at_least(size), disk)
+    return needs
 
 
 def _cpu(reading: DstackFile, at: Path) -> dict[str, Any]:
@@ -88,13 +88,13 @@ def _cpu(reading: DstackFile, at: Path) -> dict[str, Any]:
         tokens = [reading.counts(at) or ""]
     else:
         tokens = reading.text(at).replace(" ", "").split(":")
-    found: dict[str, Any] = {}
+    needs: dict[str, Any] = {}
     for token in filter(None, tokens):
         if token.lower() in _ARCHITECTURES:
-            found["arch"] = Placed(_ARCHITECTURES[token.lower()], at)
+            needs["arch"] = Placed(_ARCHITECTURES[token.lower()], at)
         elif count := reading.range_of(token, at, is_size=False):
-            found["cpus"] = Placed(_at_least(count), at)
-    return found
+            needs["cpus"] = Placed(_at_least(count), at)
+    return needs
 
 
 def _gpu(reading: DstackFile, at: Path) -> dict[str, Any]:
@@ -106,29 +106,29 @@ def _gpu(reading: DstackFile, at: Path) -> dict[str, Any]:
     names = reading.texts((*at, "name"))
     counts, memory = reading.counts((*at, "count")), reading.sizes((*at, "memory"))
     total = reading.sizes((*at, "total_memory"))
-    found = {"gpu_memory": memory, "gpu_memory_total": total, "gpus": counts or "1.."}
+    needs = {"gpu_memory": memory, "gpu_memory_total": total, "gpus": counts or "1.."}
     capability = reading.get((*at, "compute_capability"))
     if isinstance(capability, tuple):
-        found["compute_capability"] = ".".join(str(part) for part in capability)
+        needs["compute_capability"] = ".".join(str(part) for part in capability)
     elif capability is not None:
-        found["compute_capability"] = reading.text((*at, "compute_capability"))
-    return _checked_gpu(reading, at, vendor, names, found)
+        needs["compute_capability"] = reading.text((*at, "compute_capability"))
+    return _checked_gpu(reading, at, vendor, names, needs)
 
 
 def _gpu_text(reading: DstackFile, at: Path) -> dict[str, Any]:
     """Return the requirement of `A100:8`, `nvidia:24GB..:2`, `H100,H200:1..8`, `8`."""
     vendor, names = "", tuple[str, ...]()
-    found: dict[str, str | None] = {"gpus": "1.."}
+    needs: dict[str, str | None] = {"gpus": "1.."}
     for token in reading.text(at).replace(" ", "").split(":"):
         if token.lower() in _VENDORS:
             vendor = token.lower()
         elif token[:1].isalpha():
             names = tuple(token.split(","))
         elif any(letter.isalpha() for letter in token):
-            found["gpu_memory"] = reading.range_of(token, at, is_size=True)
+            needs["gpu_memory"] = reading.range_of(token, at, is_size=True)
         else:
-            found["gpus"] = reading.range_of(token, at, is_size=False)
-    return _checked_gpu(reading, at, vendor, names, found)
+            needs["gpus"] = reading.range_of(token, at, is_size=False)
+    return _checked_gpu(reading, at, vendor, names, needs)
 
 
 def _checked_gpu(
@@ -136,7 +136,7 @@ def _checked_gpu(
     at: Path,
     vendor: str,
     names: tuple[str, ...],
-    found: dict[str, str | None],
+    needs: dict[str, str | None],
 ) -> dict[str, Any]:
     """Return the requirement; refuse GPUs that AWS does not have."""
     models = {plain_gpu(entry.gpu.model): entry.gpu.model for entry in catalogue().values()}
@@ -147,7 +147,7 @@ def _checked_gpu(
     elif names and not known:
         hint = f"AWS has {', '.join(models.values())}"
         reading.refuse(at, f"asks for {', '.join(names)}, which AWS does not have", hint)
-    placed: dict[str, Any] = {key: Placed(text, at) for key, text in found.items() if text}
+    placed: dict[str, Any] = {key: Placed(text, at) for key, text in needs.items() if text}
     if known:
         placed["gpu"] = Placed(known, at)
     return placed

@@ -46,7 +46,7 @@ def retry(reading: DstackFile) -> dict[str, Any]:
         return {"retry": Placed(value, at)}
     if not isinstance(value, dict) and not reading.flag(at):
         return {}
-    found: dict[str, Any] = {"attempts": MOST_ATTEMPTS}
+    policy: dict[str, Any] = {"attempts": MOST_ATTEMPTS}
     if isinstance(value, dict):
         reading.unknown_keys(at, _DSTACKS)
         events = reading.texts((*at, "on_events"))
@@ -60,7 +60,7 @@ def retry(reading: DstackFile) -> dict[str, Any]:
             hint = "remove it if the job does not need it"
             reading.complain("W206", message, hint, (*at, "on_events"))
             return {}
-        found |= {"on": [cause for cause in CAUSES if cause in on]} if on else {}
+        policy |= {"on": [cause for cause in CAUSES if cause in on]} if on else {}
         seconds = reading.seconds((*at, "duration"))
-        found |= {"node_wait": reading.duration_text(seconds)} if seconds else {}
-    return {"retry": Placed(found, at)}
+        policy |= {"node_wait": reading.duration_text(seconds)} if seconds else {}
+    return {"retry": Placed(policy, at)}

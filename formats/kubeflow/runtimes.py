@@ -197,8 +197,8 @@ def _trainer_job(own: ForeignFile) -> Path:
             message = f"job {quote(name)} cannot be carried out: nothing runs before the job"
             hint = "bring data and models onto the nodes (`setup.commands` of the cluster file)"
             own.complain("E225", message, hint, at)
-    found = (jobs[name] for name in ("trainer", "launcher", "node") if name in jobs)
-    trainer = next(found, (*_JOBS, 0))
+    present = (jobs[name] for name in ("trainer", "launcher", "node") if name in jobs)
+    trainer = next(present, (*_JOBS, 0))
     for other in jobs.values():
         init = (*other, "template", "spec", "template", "spec", "initContainers")
         if other != trainer and own.get(init):

@@ -150,7 +150,7 @@ def require_command(manifest: ForeignFile, container: Container) -> None:
 
 def _environment(manifest: ForeignFile, at: Path) -> dict[str, Placed]:
     """Return variables by name; a later one replaces an earlier one, and may refer to it."""
-    found: dict[str, Placed] = {}
+    variables: dict[str, Placed] = {}
     for index in range(len(manifest.entries(at))):
         entry = (*at, index)
         manifest.warn_unknown(entry, {"name", "value", "valueFrom"})
@@ -159,15 +159,15 @@ def _environment(manifest: ForeignFile, at: Path) -> dict[str, Placed]:
             message = f"'{path_text((*entry, 'name'))}' is missing"
             manifest.complain("E102", message, "name the variable", entry)
         elif is_own_secret(name, manifest.get((*entry, "value"))):
-            found[name] = Placed({"secret": name}, entry)
+            variables[name] = Placed({"secret": name}, entry)
         elif manifest.get((*entry, "valueFrom")) is None:
-            found[name] = Placed(_value(manifest, entry, found), entry)
+            variables[name] = Placed(_value(manifest, entry, variables), entry)
         elif manifest.get((*entry, "valueFrom", "secretKeyRef")) is None:
             hint = "write its value, or take a secret (secretKeyRef)"
             manifest.refuse_part((*entry, "valueFrom"), hint)
         else:
-            found[name] = Placed({"secret": name}, entry)
-    return found
+            variables[name] = Placed({"secret": name}, entry)
+    return variables
 
 
 def _value(manifest: ForeignFile, entry: Path, before: dict[str, Placed]) -> str:
@@ -200,15 +200,15 @@ def _parts(
     text: str, names: Collection[str], plain: Callable[[str], str], variable: Callable[[str], str]
 ) -> list[str]:
     """Return plain text and variables in turn, each through its function, without empty text."""
-    found, literal, end = [], "", 0
+    parts, literal, end = [], "", 0
     for match in _REFERENCE.finditer(text):
         literal += text[end : match.start()]
         end = match.end()
         if match[1] in names:
-            found += [plain(literal)] if literal else []
-            found.append(variable(match[1]))
+            parts += [plain(literal)] if literal else []
+            parts.append(variable(match[1]))
             literal = ""
         else:
             literal += "$" if match[0] == "$$" else match[0]
     literal += text[end:]
-    return [*found, plain(literal)] if literal else found
+    return [*parts, plain(literal)] if literal else parts

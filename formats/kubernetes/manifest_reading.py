@@ -42,8 +42,8 @@ def read_manifest(
 
 def _one_per_place(*groups: Iterable[Mistake]) -> list[Mistake]:
     """Return the mistakes without those at a place where an earlier group has an error."""
-    found: dict[Mistake, None] = {}
+    mistakes: dict[Mistake, None] = {}
     for group in groups:
-        taken: set[Path] = {mistake.at for mistake in found if mistake.code[0] == "E"}
-        found |= dict.fromkeys(mistake for mistake in group if mistake.at not in taken)
-    return list(found)
+        taken: set[Path] = {mistake.at for mistake in mistakes if mistake.code[0] == "E"}
+        mistakes |= dict.fromkeys(mistake for mistake in group if mistake.at not in taken)
+    return list(mistakes)

@@ -69,16 +69,16 @@ def fill_placeholders(
     """
     values = given.values()
     texts = list(_texts(document.root, ()))
-    wanted = {name for text in texts for name in text.required | text.optional}
+    required = {name for text in texts for name in text.required | text.optional}
     # envsubst fills in scripts too: one in a file with other placeholders is part of the template.
-    asked = {name for text in texts for name in text.asked} if wanted else set()
-    asked -= _variables(document.root)
-    known = {name: os.environ[name] for name in wanted | asked if _is_taken(name)} | dict(values)
+    braced = {name for text in texts for name in text.unset} if required else set()
+    braced -= _variables(document.root)
+    known = {name: os.environ[name] for name in required | braced if _is_taken(name)} | dict(values)
     names = {name for text in texts for name in text.names}
     nodes = {id(text.node): text for text in texts}
     filled = document_of(_with_values(document.root, nodes, known))
     filled = replace(filled, begins=document.begins, beside=document.beside)
-    mistakes = [*_unfilled(texts, known), *_unfilled_scripts(texts, asked - known.keys())]
+    mistakes = [*_unfilled(texts, known), *_unfilled_scripts(texts, braced - known.keys())]
     return filled, mistakes, names
 
 
@@ -86,7 +86,7 @@ def fill_placeholders(
 class _Text:
     """A text with placeholders: their names, and those of them that need a value.
 
-    `asked` are names in a script that it does not set. `is_field`: the value decides its type,
+    `unset` are names in a script that it does not set. `is_field`: the value decides its type,
     since it is no word or variable of a container.
     """
 
@@ -96,7 +96,7 @@ class _Text:
     required: frozenset[str]
     is_field: bool
     optional: frozenset[str] = frozenset()
-    asked: frozenset[str] = frozenset()
+    unset: frozenset[str] = frozenset()
 
 
 def _texts(node: Node, at: Path, place: _Place = "field") -> Iterator[_Text]:
@@ -117,31 +117,31 @@ def _texts(node: Node, at: Path, place: _Place = "field") -> Iterator[_Text]:
 
 
 def _text(node: ScalarNode, at: Path, place: _Place) -> Iterator[_Text]:
-    found = list(_PLACEHOLDER.finditer(node.value))
-    names = frozenset(match[1] or match[2] for match in found)
+    matches = list(_PLACEHOLDER.finditer(node.value))
+    names = frozenset(match[1] or match[2] for match in matches)
     if place == "script" or at[:2] in _IGNORED_METADATA or not _IGNORED.isdisjoint(at):
         required = frozenset[str]()
     elif place == "words" or at[-1:] == ("value",):
         # Kubernetes gives programs `$NAME` as it is written.
-        required = frozenset(match[1] for match in found if match[1]) - _OF_EVERY_SHELL
+        required = frozenset(match[1] for match in matches if match[1]) - _OF_EVERY_SHELL
     else:
         required = names - _OF_EVERY_SHELL
-    optional = asked = frozenset[str]()
+    optional = unset = frozenset[str]()
     if not _OPTIONAL.isdisjoint(at):
         required, optional = optional, required
     if place == "script":
         own = {name for groups in _SET_IN_SCRIPT.findall(node.value) for name in groups}
-        braced = frozenset(match[1] for match in found if match[1])
-        asked = frozenset(n for n in braced - own if not _OF_NODES.fullmatch(n)) - _OF_EVERY_SHELL
+        braced = frozenset(match[1] for match in matches if match[1])
+        unset = frozenset(n for n in braced - own if not _OF_NODES.fullmatch(n)) - _OF_EVERY_SHELL
     if names:
         is_field = place == "field" and at[-1:] != ("value",)
-        yield _Text(node, at, names, required, is_field, optional, asked)
+        yield _Text(node, at, names, required, is_field, optional, unset)
 
 
 def _is_script(entries: Mapping[str, Node]) -> bool:
     """Return whether a container's words call a shell."""
     lists = (entries.get(key) for key in ("command", "args"))
-    words = [word for found in lists if isinstance(found, SequenceNode) for word in found.value]
+    words = [word for node in lists if isinstance(node, SequenceNode) for word in node.value]
     return any(_SHELL.fullmatch(str(word.value)) for word in words)
 
 
@@ -173,7 +173,7 @@ def _unfilled(texts: list[_Text], known: Mapping[str, str]) -> Iterator[Mistake]
 def _unfilled_scripts(texts: list[_Text], missing: set[str]) -> Iterator[Mistake]:
     """Warn of placeholders in scripts that nothing fills in."""
     for text in texts:
-        names = sorted(text.asked & missing)
+        names = sorted(text.unset & missing)
         if names:
             listed = ", ".join(f"${{{name}}}" for name in names[:3])
             more = f" and {len(names) - 3} more" if names[3:] else ""
@@ -189,10 +189,10 @@ def _variables(node: Node) -> set[str]:
     if not isinstance(node, MappingNode):
         return set()
     entries = {key.value: value for key, value in node.value if isinstance(key, ScalarNode)}
-    found = {name for value in entries.values() for name in _variables(value)}
+    names = {name for value in entries.values() for name in _variables(value)}
     if isinstance(entries.get("name"), ScalarNode) and {"value", "valueFrom"} & entries.keys():
-        found.add(str(entries["name"].value))
-    return found
+        names.add(str(entries["name"].value))
+    return names
 
 
 def _with_values(node: Node, texts: Mapping[int, _Text], known: Mapping[str, str]) -> Node:

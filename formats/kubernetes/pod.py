@@ -163,14 +163,14 @@ def _refusal(manifest: ForeignFile, pod: Path, at: Path) -> tuple[str, str] | No
 
 def _mounts(manifest: ForeignFile, at: Path) -> dict[str, set[str]]:
     """Return the places of each volume in the container."""
-    found: dict[str, set[str]] = {}
+    mounts: dict[str, set[str]] = {}
     for index in range(len(manifest.entries((*at, "volumeMounts")))):
         mount = (*at, "volumeMounts", index)
         place = manifest.text((*mount, "mountPath")).rstrip("/") or "/"
         part = manifest.text((*mount, "subPath"))
         place += f" (subPath {part})" if part else ""
-        found.setdefault(manifest.text((*mount, "name")), set()).add(place)
-    return found
+        mounts.setdefault(manifest.text((*mount, "name")), set()).add(place)
+    return mounts
 
 
 def _of_the_host(manifest: ForeignFile, pod: Path) -> set[str]:
@@ -200,7 +200,9 @@ def _runs_everywhere(init: Container) -> bool:
 
 def _programs(words: Collection[str]) -> set[str]:
     """Return the programs that a container's words call, by themselves or in a shell's script."""
-    found = list(words)
-    script = found[-1] if any(re.fullmatch(r"-\w*c", word) for word in found) else " ".join(found)
+    ordered = list(words)
+    script = (
+        ordered[-1] if any(re.fullmatch(r"-\w*c", word) for word in ordered) else " ".join(ordered)
+    )
     calls = [_KEYWORDS.sub("", part).split()[:1] for part in re.split(r"[;&|\n]+", script)]
     return {call[0].rpartition("/")[2] for call in calls if call}

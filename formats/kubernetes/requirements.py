@@ -55,18 +55,18 @@ def pod_requirements(documents: Iterable[Document], given: Substitutions) -> Req
 
 
 def _requires(amounts: dict[str, float], labels: dict[str, tuple[str, ...]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    needs: dict[str, Any] = {}
     for name, field in ((_GPUS, "gpus"), (_EFA, "efa"), ("cpu", "cpus")):
         if amounts.get(name):
-            found[field] = f"{math.ceil(amounts[name])}.."
+            needs[field] = f"{math.ceil(amounts[name])}.."
     if amounts.get("memory"):
-        found["memory"] = f"{math.ceil(amounts['memory'] / _GIB)}GB.."
+        needs["memory"] = f"{math.ceil(amounts['memory'] / _GIB)}GB.."
     types = [name.removeprefix("ml.") for key in _TYPE_LABELS for name in labels.get(key, ())]
-    found["instance_types"] = tuple(filter(is_instance_type, types))
-    found["gpu"] = _models(labels.get(_GPU_LABEL, ()))
+    needs["instance_types"] = tuple(filter(is_instance_type, types))
+    needs["gpu"] = _models(labels.get(_GPU_LABEL, ()))
     for key, field, form in ((_ZONE_LABEL, "zones", ZONE), (_REGION_LABEL, "regions", REGION)):
-        found[field] = tuple(name for name in labels.get(key, ()) if re.fullmatch(form, name))
-    return found
+        needs[field] = tuple(name for name in labels.get(key, ()) if re.fullmatch(form, name))
+    return needs
 
 
 def _models(products: tuple[str, ...]) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def _pods(value: Any) -> Iterator[dict[str, Any]]:
 
 def _quantities(pod: dict[str, Any]) -> dict[str, float]:
     """Return the largest limit or request of each resource."""
-    found: dict[str, float] = {}
+    most: dict[str, float] = {}
     containers = pod.get("containers")
     resources = [pod.get("resourcesPerNode")]
     resources += [
@@ -105,23 +105,23 @@ def _quantities(pod: dict[str, Any]) -> dict[str, float]:
             for name, value in amounts.items() if isinstance(amounts, dict) else ():
                 amount = quantity(value)
                 if amount is not None:
-                    found[name] = max(amount, found.get(name, 0))
-    return found
+                    most[name] = max(amount, most.get(name, 0))
+    return most
 
 
 def _labels(pod: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return the values that labels of the pod's nodes may have."""
     selector = pod.get("nodeSelector")
     pairs = selector.items() if isinstance(selector, dict) else ()
-    found: dict[str, tuple[str, ...]] = {k: (v,) for k, v in pairs if isinstance(v, str)}
+    labels: dict[str, tuple[str, ...]] = {k: (v,) for k, v in pairs if isinstance(v, str)}
     terms = _get(pod, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
     for term in terms if isinstance(terms, tuple) else ():
         for expression in _get(term, "matchExpressions") or ():
             values = _get(expression, "values")
             if _get(expression, "operator") == "In" and isinstance(values, tuple):
                 key = str(_get(expression, "key"))
-                found[key] = tuple(value for value in values if isinstance(value, str))
-    return found
+                labels[key] = tuple(value for value in values if isinstance(value, str))
+    return labels
 
 
 def _get(value: Any, *keys: str) -> Any:

@@ -93,10 +93,10 @@ def _scalar_mistakes(document: Document, value: Any, schema: str, at: Path) -> I
         yield _mistyped(document, value, name, at)
 
 
-def _mistyped(document: Document, value: Any, wanted: str, at: Path) -> Mistake:
+def _mistyped(document: Document, value: Any, expected: str, at: Path) -> Mistake:
     written = document.text_at(at)
     hint = f"quote it: {quote(written)}"
-    if wanted != "text" or isinstance(value, (dict, tuple)):
-        hint = _HINTS.get(wanted, f"write {wanted}")
+    if expected != "text" or isinstance(value, (dict, tuple)):
+        hint = _HINTS.get(expected, f"write {expected}")
     actual = describe_value(value, written)
-    return Mistake("E103", f"'{path_text(at)}' is {actual}, must be {wanted}", hint, at)
+    return Mistake("E103", f"'{path_text(at)}' is {actual}, must be {expected}", hint, at)

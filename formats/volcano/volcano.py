@@ -124,8 +124,8 @@ def _option(manifest: ForeignFile, name: str) -> str:
     """Return a value from the arguments of plugin mpi or pytorch; empty if there is none."""
     plugins = (manifest.texts(("spec", "plugins", plugin)) for plugin in ("mpi", "pytorch"))
     given = " ".join(word for words in plugins for word in words)
-    found = re.search(rf"--?{name}[= ](\S+)", given)
-    return found[1] if found else ""
+    match = re.search(rf"--?{name}[= ](\S+)", given)
+    return match[1] if match else ""
 
 
 def _own_commands(manifest: ForeignFile, master: _Task, worker: _Task) -> dict[str, Any]:

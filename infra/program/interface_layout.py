@@ -33,15 +33,15 @@ def interfaces(
             f"network.efa is required, but {instance.name} has no EFA",
             "choose an instance type with EFA, or set network.efa to auto",
         )
-    found = [Interface(card=0, device=0, type="interface")]
+    layout = [Interface(card=0, device=0, type="interface")]
     if efa != "off":
-        found += [
+        layout += [
             Interface(card=card, device=1 if card == 0 else 0, type="efa-only")
             for card in _efa_cards(instance)[: instance.max_efa]
         ]
     if use == "max-bandwidth":
-        found += [Interface(card=card, device=1, type="interface") for card in _ip_cards(instance)]
-    return tuple(sorted(found, key=lambda interface: (interface.card, interface.device)))
+        layout += [Interface(card=card, device=1, type="interface") for card in _ip_cards(instance)]
+    return tuple(sorted(layout, key=lambda interface: (interface.card, interface.device)))
 
 
 _SHARING = 4

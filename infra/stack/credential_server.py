@@ -76,9 +76,9 @@ def credential_server(current: Callable[[], Mapping[str, str]]) -> Iterator[dict
             except GpuctlError as error:
                 self._answer(400, {"code": "NoCredentials", "message": error.message})
                 return
-            found = {field: variables.get(name, "") for name, field in _FIELDS.items()}
+            credentials = {field: variables.get(name, "") for name, field in _FIELDS.items()}
             end = datetime.now(UTC) + VALID_FOR
-            self._answer(200, {**found, "Expiration": f"{end:%Y-%m-%dT%H:%M:%SZ}"})
+            self._answer(200, {**credentials, "Expiration": f"{end:%Y-%m-%dT%H:%M:%SZ}"})
 
         def _answer(self, status: int, fields: Mapping[str, str]) -> None:
             body = json.dumps(fields).encode()

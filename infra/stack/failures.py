@@ -85,8 +85,8 @@ def one_line(message: str) -> str:
     if aws:
         return _cut(" ".join(f"{aws['code']}: {aws['text']}".split()))
     lines = [_BULLET.sub("", line).strip() for line in plain.splitlines()]
-    wanted = [line for line in lines if line and not re.match(r"\d+ errors? occurred:", line)]
-    return _cut(" ".join(wanted).removeprefix("error: "))
+    kept = [line for line in lines if line and not re.match(r"\d+ errors? occurred:", line)]
+    return _cut(" ".join(kept).removeprefix("error: "))
 
 
 def complaint(output: str) -> str:

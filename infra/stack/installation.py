@@ -137,9 +137,9 @@ def fits(version: str | None) -> bool:
     match = _VERSION_TEXT.fullmatch(version or "")
     if match is None or match[4].startswith("-"):
         return False
-    wanted = tuple(int(part) for part in VERSION.split("."))
+    expected = tuple(int(part) for part in VERSION.split("."))
     actual = tuple(int(match[i]) for i in (1, 2, 3))
-    return actual[0] == wanted[0] and actual >= wanted
+    return actual[0] == expected[0] and actual >= expected
 
 
 def engine_version(path: Path) -> str | None:

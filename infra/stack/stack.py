@@ -72,7 +72,7 @@ class Stack:
         self._target = target
         self._engine = engine
         self._command = EngineCommand(engine, target.credentials)
-        self._found: automation.Stack | None = None
+        self._automation_stack: automation.Stack | None = None
         self._is_checked = False
         self._is_prepared = False
 
@@ -322,7 +322,7 @@ class Stack:
             arguments = ["stack", "rm", "--yes", "--remove-backups", "--stack", self.name]
             environment = {"PULUMI_HOME": workspace.pulumi_home or "", **workspace.env_vars}
             self._command.run(arguments, workspace.work_dir, environment)
-        self._found = None
+        self._automation_stack = None
         remove_files(self.name, self._target)
 
     def _options(self) -> automation.LocalWorkspaceOptions:
@@ -330,11 +330,11 @@ class Stack:
 
     def _selected(self) -> automation.Stack:
         """Return the stack of the Automation API; raise StackNotFoundError if none exists."""
-        if self._found is None:
-            self._found = automation.select_stack(
+        if self._automation_stack is None:
+            self._automation_stack = automation.select_stack(
                 self.name, project_name=PROJECT, program=_no_program, opts=self._options()
             )
-        return self._found
+        return self._automation_stack
 
     def _state(self) -> Mapping[str, Any]:
         """Return Pulumi's state of the stack, which names no provider but gpuctl's."""
@@ -356,7 +356,7 @@ class Stack:
         try:
             return self._checked()
         except StackNotFoundError:
-            self._found = automation.create_stack(
+            self._automation_stack = automation.create_stack(
                 self.name, project_name=PROJECT, program=_no_program, opts=self._options()
             )
             self._is_checked = True
@@ -428,7 +428,10 @@ class Stack:
             self._command.interrupt()
             with suppress(KeyboardInterrupt):  # the next round interrupts the Pulumi engine again
                 wait([working])
-        self._command, self._found = EngineCommand(self._engine, self._target.credentials), None
+        self._command, self._automation_stack = (
+            EngineCommand(self._engine, self._target.credentials),
+            None,
+        )
 
     def _interrupted(self) -> Interrupted:
         try:

@@ -190,10 +190,10 @@ def _walk(shape: Any, value: Any, path: str, within: _Resource | None) -> Iterat
             yield from _walk(shape.member, item, f"{path}[]", _resource(shape.member, item, path))
     if shape.type_name == "structure":
         for name, member in shape.members.items():
-            if (found := (value or {}).get(name)) is not None:
+            if (part := (value or {}).get(name)) is not None:
                 inner = f"{path}.{name}".lstrip(".")
                 yield inner
-                yield from _walk(member, found, inner, within)
+                yield from _walk(member, part, inner, within)
     if within is not None and getattr(shape, "enum", None) and _STATE.search(shape.name):
         kind = f"{within.kind} {path[within.depth :]}"
         yield SeenState(kind=kind, id=within.id, state=str(value))
@@ -201,5 +201,5 @@ def _walk(shape: Any, value: Any, path: str, within: _Resource | None) -> Iterat
 
 def _resource(shape: Any, item: Any, path: str) -> _Resource | None:
     """Return the resource that the item of a list describes, if it has an id of that kind."""
-    found = item.get(f"{shape.name}Id") if isinstance(item, dict) else None
-    return _Resource(shape.name, str(found), len(f"{path}[].")) if found else None
+    resource_id = item.get(f"{shape.name}Id") if isinstance(item, dict) else None
+    return _Resource(shape.name, str(resource_id), len(f"{path}[].")) if resource_id else None

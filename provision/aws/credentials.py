@@ -66,10 +66,10 @@ def load_credentials(session: botocore.session.Session) -> None:
 
 def _load(session: botocore.session.Session) -> None:
     """Get the credentials, also those of a role; errors are botocore's."""
-    found = session.get_credentials()
-    if found is not None and found.method in _ROLES:
+    credentials = session.get_credentials()
+    if credentials is not None and credentials.method in _ROLES:
         _check_terminal(session)
-        found.get_frozen_credentials()
+        credentials.get_frozen_credentials()
 
 
 def wrong_setting(error: ValueError) -> CloudError:

@@ -34,8 +34,8 @@ def find_managed(ec2: Any, operation: str, answer: str, cluster: str | None) -> 
         vpcs = {vpc["VpcId"]: vpc["Tags"] for vpc in ec2.describe_vpcs(Filters=[ours])["Vpcs"]}
         if not vpcs:
             return []
-        here = {"Name": "vpc-id", "Values": list(vpcs)}
-        pages = ec2.get_paginator(operation).paginate(Filters=[here, _MANAGED])
+        in_vpcs = {"Name": "vpc-id", "Values": list(vpcs)}
+        pages = ec2.get_paginator(operation).paginate(Filters=[in_vpcs, _MANAGED])
         items = list(pages.search(f"{answer}[]"))
     return [{**item, "Tags": vpcs[item["VpcId"]]} for item in items]
 
@@ -69,5 +69,5 @@ def delete_endpoints(ec2: Any, ids: Sequence[str]) -> None:
 
 
 def _describe(ec2: Any, ids: Sequence[str]) -> list[Any]:
-    found: list[Any] = ec2.describe_vpc_endpoints(VpcEndpointIds=list(ids))["VpcEndpoints"]
-    return found
+    endpoints: list[Any] = ec2.describe_vpc_endpoints(VpcEndpointIds=list(ids))["VpcEndpoints"]
+    return endpoints

@@ -26,8 +26,8 @@ def instance_end(target: Target, instance_id: str) -> str:
 
 def are_ended(target: Target, instance_ids: Sequence[str]) -> bool:
     """Return whether none of the instances runs. Raises CloudError if AWS cannot be asked."""
-    found = _described(target, instance_ids) if instance_ids else []
-    return not any(instance["State"]["Name"] in ALIVE for instance in found)
+    instances = _described(target, instance_ids) if instance_ids else []
+    return not any(instance["State"]["Name"] in ALIVE for instance in instances)
 
 
 def _described(target: Target, instance_ids: Sequence[str]) -> list[Any]:

@@ -21,16 +21,16 @@ def instance_type(ec2: "EC2Client", name: str) -> InstanceType:
     """
     with aws_errors():
         # With a filter EC2 answers an unknown name with an empty list, not with an error.
-        found = ec2.describe_instance_types(Filters=[{"Name": "instance-type", "Values": [name]}])[
-            "InstanceTypes"
-        ]
-    if not found:
+        descriptions = ec2.describe_instance_types(
+            Filters=[{"Name": "instance-type", "Values": [name]}]
+        )["InstanceTypes"]
+    if not descriptions:
         names = difflib.get_close_matches(name, _offered(ec2), n=3, cutoff=0.6)
         raise InputError(
             f"instance type {name} does not exist in {ec2.meta.region_name}",
             f"did you mean {' or '.join(names)}?" if names else "choose another type or region",
         )
-    return read_instance_type(found[0])
+    return read_instance_type(descriptions[0])
 
 
 def _offered(ec2: "EC2Client") -> list[str]:

@@ -58,15 +58,15 @@ def image(ec2: "EC2Client", ami: str) -> tuple[Image, int]:
     Raises InputError if the region has no such AMI.
     """
     with aws_errors():
-        found = ec2.describe_images(
+        images = ec2.describe_images(
             Filters=[{"Name": "image-id", "Values": [ami]}], IncludeDeprecated=True
         )["Images"]
-    if not found:
+    if not images:
         raise InputError(
             f"image {ami} does not exist in {ec2.meta.region_name}, or this account may not use it",
             "name another one, or a published image such as dlami-ubuntu-24.04",
         )
-    entry = found[0]
+    entry = images[0]
     root = entry.get("RootDeviceName", "/dev/sda1")
     disks = {disk.get("DeviceName"): disk for disk in entry.get("BlockDeviceMappings", ())}
     size = disks.get(root, {}).get("Ebs", {}).get("VolumeSize", 0)

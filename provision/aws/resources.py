@@ -134,9 +134,9 @@ class Resource:
     @property
     def since(self) -> datetime | None:
         """The time of its creation, or None if AWS does not report it."""
-        found = self.attributes
+        attributes = self.attributes
         names = ("LaunchTime", "CreateTime", "CreateDate", "CreationTime")
-        since = next((found[name] for name in names if found.get(name)), None)
+        since = next((attributes[name] for name in names if attributes.get(name)), None)
         return since if isinstance(since, datetime) else None
 
 
@@ -149,8 +149,8 @@ def find(ec2: "EC2Client", cluster: str | None, nouns: Sequence[str] = ()) -> li
     """
     kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service == "ec2"]
     with request_pool(8) as pool:
-        found = list(pool.map(lambda kind: _find_kind(ec2, kind, cluster), kinds))
-    return [resource for kind in found for resource in kind if exists(resource)]
+        by_kind = list(pool.map(lambda kind: _find_kind(ec2, kind, cluster), kinds))
+    return [resource for kind in by_kind for resource in kind if exists(resource)]
 
 
 def find_all(
@@ -169,11 +169,13 @@ def find_all(
     kinds = [KINDS[noun] for noun in nouns or KINDS if KINDS[noun].service != "ec2"]
     with request_pool(4) as pool:
         others = [pool.submit(_find_other, target, kind, cluster, on_denied) for kind in kinds]
-        found = find(client(target, "ec2"), cluster, nouns)
-        found += [resource for future in others for resource in future.result() if exists(resource)]
+        resources = find(client(target, "ec2"), cluster, nouns)
+        resources += [
+            resource for future in others for resource in future.result() if exists(resource)
+        ]
     order = list(KINDS)
-    ours = [resource for resource in found if cluster_id in (None, resource.cluster_id)]
-    return sorted(ours, key=lambda one: order.index(one.kind))
+    ours = [resource for resource in resources if cluster_id in (None, resource.cluster_id)]
+    return sorted(ours, key=lambda each: order.index(each.kind))
 
 
 def _find_other(
@@ -202,8 +204,8 @@ def find_instances(
 
     With `cluster_id`, return only those that have that id.
     """
-    found = _find_kind(ec2, KINDS["instance"], cluster)
-    return [resource for resource in found if cluster_id in (None, resource.cluster_id)]
+    instances = _find_kind(ec2, KINDS["instance"], cluster)
+    return [resource for resource in instances if cluster_id in (None, resource.cluster_id)]
 
 
 def exists(resource: Resource) -> bool:
@@ -212,10 +214,10 @@ def exists(resource: Resource) -> bool:
 
 
 def _find_kind(aws: Any, kind: Kind, cluster: str | None) -> list[Resource]:
-    wanted: dict[str, Any] = {"Name": "tag-key", "Values": [CLUSTER_TAG]}
+    tagged: dict[str, Any] = {"Name": "tag-key", "Values": [CLUSTER_TAG]}
     if cluster is not None:
-        wanted = {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]}
-    filters = {kind.filters: [wanted]} if kind.filters else {}
+        tagged = {"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]}
+    filters = {kind.filters: [tagged]} if kind.filters else {}
     with aws_errors():
         if aws.can_paginate(kind.operation):
             pages = list(aws.get_paginator(kind.operation).paginate(**filters))

@@ -99,28 +99,28 @@ def leftover_price(resource: Resource) -> float | None:
     These are the prices of `price_of`, and those of volumes, of addresses that nothing uses, and of
     storage: the data in EFS, the size of FSx. Prices of storage are those of us-east-1.
     """
-    found = resource.attributes
+    attributes = resource.attributes
     if resource.kind == "volume":
-        return float(found.get("Size", 0)) * GP3_PRICE_USD_GB_MONTH / HOURS_A_MONTH
-    if resource.kind == "elastic IP" and not found.get("AssociationId"):
+        return float(attributes.get("Size", 0)) * GP3_PRICE_USD_GB_MONTH / HOURS_A_MONTH
+    if resource.kind == "elastic IP" and not attributes.get("AssociationId"):
         return PUBLIC_IPV4_PRICE_USD_H
     if resource.kind == "EFS file system":
-        used = float(found.get("SizeInBytes", {}).get("Value", 0))
+        used = float(attributes.get("SizeInBytes", {}).get("Value", 0))
         return used / 1e9 * EFS_PRICE_USD_GB_MONTH / HOURS_A_MONTH
     if resource.kind == "FSx file system":
-        return _lustre_price(found)
+        return _lustre_price(attributes)
     return price_of(resource)
 
 
-def _lustre_price(found: Any) -> float | None:
+def _lustre_price(attributes: Any) -> float | None:
     """Return the dollars per hour of a file system by AWS's description; None if not known."""
-    lustre = found.get("LustreConfiguration", {})
+    lustre = attributes.get("LustreConfiguration", {})
     is_scratch = str(lustre.get("DeploymentType", "")).startswith("SCRATCH")
     tier = None if is_scratch else lustre.get("PerUnitStorageThroughput", 0)
     price = LUSTRE_PRICES_USD_GB_MONTH.get(tier)
-    if price is None or found.get("StorageType", "SSD") != "SSD":
+    if price is None or attributes.get("StorageType", "SSD") != "SSD":
         return None
-    return float(found.get("StorageCapacity", 0)) * price / HOURS_A_MONTH
+    return float(attributes.get("StorageCapacity", 0)) * price / HOURS_A_MONTH
 
 
 def daily_usd(resources: Iterable[Resource]) -> float | None:

@@ -87,11 +87,11 @@ def cluster_costs(target: Target) -> tuple[tuple[ClusterCost, ...], int]:
         lines = (target.state / "costs.jsonl").read_text().splitlines()
     except FileNotFoundError:
         lines = []
-    found = [_parse(line) for line in lines]
-    known = [entry for entry in found if entry is not None] + [
+    entries = [_parse(line) for line in lines]
+    known = [entry for entry in entries if entry is not None] + [
         of_record(record) for record in ClusterStore(target).records()
     ]
-    return tuple(sorted(known, key=lambda one: one.began)), found.count(None)
+    return tuple(sorted(known, key=lambda cost: cost.began)), entries.count(None)
 
 
 def _parse(line: str) -> ClusterCost | None:

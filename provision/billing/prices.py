@@ -34,7 +34,7 @@ def price(instance_type: str, pricing: Any, region: str) -> Price:
     (https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/using-price-list-query-api.html,
     read 2026-11-20). A type that is not sold on-demand has none there; the catalogue's is returned.
     """
-    wanted = {
+    attributes = {
         "instanceType": instance_type,
         "regionCode": region,
         "operatingSystem": "Linux",
@@ -45,7 +45,7 @@ def price(instance_type: str, pricing: Any, region: str) -> Price:
     with aws_errors():
         answer = pricing.get_products(
             ServiceCode="AmazonEC2",
-            Filters=[{"Type": "TERM_MATCH", "Field": k, "Value": v} for k, v in wanted.items()],
+            Filters=[{"Type": "TERM_MATCH", "Field": k, "Value": v} for k, v in attributes.items()],
         )
     for text in answer["PriceList"]:
         product = json.loads(text)

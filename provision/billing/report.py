@@ -53,24 +53,24 @@ def spending(
     By tag, a cluster with several tags counts for each. By run, what no run used is a row for each
     cluster.
     """
-    found: list[Spending] = []
+    rows: list[Spending] = []
     for cluster in clusters:
         if (whole := _of_cluster(cluster, since, now)) is None:
             continue
         if by == "cluster":
-            found.append(whole)
+            rows.append(whole)
         elif by == "tag":
-            found += _by_tag(cluster, whole)
+            rows += _by_tag(cluster, whole)
         else:
-            found += _by_run(cluster, whole, runs, since, now)
+            rows += _by_run(cluster, whole, runs, since, now)
     if by == "tag":
-        found = _sums(found)
-    return tuple(sorted(found, key=lambda one: (-(one.cost_usd or 0.0), one.name, one.cluster)))
+        rows = _sums(rows)
+    return tuple(sorted(rows, key=lambda row: (-(row.cost_usd or 0.0), row.name, row.cluster)))
 
 
-def total_usd(found: Iterable[Spending]) -> float | None:
+def total_usd(rows: Iterable[Spending]) -> float | None:
     """Return the sum; None if one is not known."""
-    costs = [row.cost_usd for row in found]
+    costs = [row.cost_usd for row in rows]
     return None if None in costs else sum(cost for cost in costs if cost is not None)
 
 
@@ -98,10 +98,10 @@ def _by_tag(cluster: ClusterCost, whole: Spending) -> list[Spending]:
     return [Spending(name, "", whole.hours, whole.cost_usd, whole.sources) for name in names]
 
 
-def _sums(found: Sequence[Spending]) -> list[Spending]:
+def _sums(parts: Sequence[Spending]) -> list[Spending]:
     """Return one row for each name."""
     rows: dict[str, list[Spending]] = {}
-    for row in found:
+    for row in parts:
         rows.setdefault(row.name, []).append(row)
     return [
         Spending(

@@ -168,10 +168,10 @@ def _optional(ask: Callable[[], Iterable[Any]]) -> list[Any]:
 
 def _spot(ec2: "EC2Client", instance_type: str) -> list[tuple[str, float]]:
     """Return the newest price of each zone. EC2 returns current prices for a StartTime of now."""
-    asked: Any = [instance_type]
+    names: Any = [instance_type]
     with aws_errors():
         history = ec2.describe_spot_price_history(
-            InstanceTypes=asked,
+            InstanceTypes=names,
             ProductDescriptions=["Linux/UNIX"],
             StartTime=datetime.now(UTC),
         )["SpotPriceHistory"]
@@ -188,9 +188,11 @@ def _reservations(ec2: "EC2Client", instance_type: str) -> list[ReservedCapacity
                 {"Name": "state", "Values": ["active", "scheduled", "pending", "payment-pending"]},
             ]
         )
-        found: list[Any] = list(pages.search("CapacityReservations[]"))
-    found.sort(key=lambda reservation: (reservation["AvailabilityZone"], reservation["CreateDate"]))
-    return [_reserved(reservation) for reservation in found]
+        reservations: list[Any] = list(pages.search("CapacityReservations[]"))
+    reservations.sort(
+        key=lambda reservation: (reservation["AvailabilityZone"], reservation["CreateDate"])
+    )
+    return [_reserved(reservation) for reservation in reservations]
 
 
 def _reserved(reservation: Any) -> ReservedCapacity:

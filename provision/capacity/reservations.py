@@ -36,28 +36,28 @@ def find_reservation(
     It may begin within `capacity.wait`. Raises InputError otherwise, and CloudError if AWS does not
     know it.
     """
-    wanted = cluster.capacity
-    if wanted.id is None:
+    capacity = cluster.capacity
+    if capacity.id is None:
         return None
-    raw = describe_reservation(ec2, wanted.id)
-    found = Reservation(
-        id=wanted.id,
+    raw = describe_reservation(ec2, capacity.id)
+    reservation = Reservation(
+        id=capacity.id,
         is_block=raw.get("ReservationType") == "capacity-block",
         group=str(raw.get("PlacementGroupArn") or "").rpartition("/")[2],
         starts=raw.get("StartDate") or raw["CreateDate"],
         ends=raw.get("EndDate"),
     )
-    _check_kind(cluster, raw, found)
+    _check_kind(cluster, raw, reservation)
     zone = str(raw["AvailabilityZone"])
     if home is not None and zone != home:
         raise InputError(
-            f"capacity.id: {found.id} is in {zone}, the cluster in {home} {_REFUSED}",
+            f"capacity.id: {reservation.id} is in {zone}, the cluster in {home} {_REFUSED}",
             f"name one in {home}, or remove the cluster first: `gpuctl down {cluster.name}`",
         )
-    _check_time(cluster, raw, found)
+    _check_time(cluster, raw, reservation)
     if raw["State"] == "active":
         _check_places(ec2, cluster, raw)
-    return found, zone
+    return reservation, zone
 
 
 def await_reservation(
@@ -139,16 +139,16 @@ def _places(ec2: "EC2Client", cluster: Cluster, raw: Any) -> tuple[int, int, int
     return int(raw["AvailableInstanceCount"]), cluster.nodes - alive, len(inside) - alive
 
 
-def _check_kind(cluster: Cluster, raw: Any, found: Reservation) -> None:
-    kind = "capacity-block" if found.is_block else "reservation"
+def _check_kind(cluster: Cluster, raw: Any, reservation: Reservation) -> None:
+    kind = "capacity-block" if reservation.is_block else "reservation"
     if cluster.capacity.type != kind:
         raise InputError(
-            f"capacity.id: {found.id} is a {kind}, capacity.type is {cluster.capacity.type}",
+            f"capacity.id: {reservation.id} is a {kind}, capacity.type is {cluster.capacity.type}",
             f"set capacity.type to {kind}",
         )
     if raw["InstanceType"] != cluster.instance_type:
         raise InputError(
-            f"capacity.id: {found.id} is for {raw['InstanceType']}, the file asks for"
+            f"capacity.id: {reservation.id} is for {raw['InstanceType']}, the file asks for"
             f" {cluster.instance_type} {_REFUSED}",
             "change instance_type, or name another reservation",
         )
@@ -157,32 +157,39 @@ def _check_kind(cluster: Cluster, raw: Any, found: Reservation) -> None:
     # 2026-11-23).
     if (tenancy := raw.get("Tenancy", "default")) != "default":
         raise InputError(
-            f"capacity.id: {found.id} has the tenancy {tenancy}, gpuctl's nodes have the default"
-            f" one {_REFUSED}",
+            f"capacity.id: {reservation.id} has the tenancy {tenancy}, gpuctl's nodes have"
+            f" the default one {_REFUSED}",
             "name a reservation with default tenancy",
         )
 
 
-def _check_time(cluster: Cluster, raw: Any, found: Reservation) -> None:
+def _check_time(cluster: Cluster, raw: Any, reservation: Reservation) -> None:
     """Raise InputError unless the reservation begins within `wait` and is not about to end."""
     now, state = datetime.now(UTC), str(raw["State"])
-    if found.ends and found.instances_end and now >= found.instances_end and state == "active":
+    if (
+        reservation.ends
+        and reservation.instances_end
+        and now >= reservation.instances_end
+        and state == "active"
+    ):
         raise InputError(
-            f"capacity.id: {found.id} ends at {_at(found.ends)}: in a block's last half hour AWS"
-            f" ends its instances and starts none {_REFUSED}",
+            f"capacity.id: {reservation.id} ends at {_at(reservation.ends)}: in a block's last half"
+            f" hour AWS ends its instances and starts none {_REFUSED}",
             _ANOTHER,
         )
     if state == "scheduled":
         wait = cluster.capacity.wait or 0
-        if found.starts > now + timedelta(seconds=wait):
-            minutes = int((found.starts - now).total_seconds() // 60) + 1
+        if reservation.starts > now + timedelta(seconds=wait):
+            minutes = int((reservation.starts - now).total_seconds() // 60) + 1
             raise InputError(
-                f"capacity.id: {found.id} begins at {_at(found.starts)}, in {minutes} minutes"
-                f" {_REFUSED}",
+                f"capacity.id: {reservation.id} begins at {_at(reservation.starts)}, in {minutes}"
+                f" minutes {_REFUSED}",
                 f"set capacity.wait to {minutes}m or more, or come back then",
             )
     elif state != "active":
-        raise InputError(f"capacity.id: {found.id} is {state}, not active {_REFUSED}", _ANOTHER)
+        raise InputError(
+            f"capacity.id: {reservation.id} is {state}, not active {_REFUSED}", _ANOTHER
+        )
 
 
 def _check_places(ec2: "EC2Client", cluster: Cluster, raw: Any) -> None:

@@ -28,8 +28,8 @@ def read_diagnostic(text: str, status: str) -> tuple[tuple[DcgmFailure, ...], st
         return (), ""
     try:
         document = json.loads(text)
-        found = document.get("DCGM Diagnostic") or document["DCGM GPU Diagnostic"]
-        failures = tuple(_failures(found["test_categories"]))
+        diagnostic = document.get("DCGM Diagnostic") or document["DCGM GPU Diagnostic"]
+        failures = tuple(_failures(diagnostic["test_categories"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         last = (text.splitlines() or ["it printed nothing"])[-1]
         return (), f"dcgmi ended with {status}: {last[:200]}"

@@ -143,7 +143,7 @@ def read(text: str) -> NodeFacts:
 
 def _sections(text: str) -> dict[str, _Section]:
     """Return the sections that are complete, by their names."""
-    found: dict[str, _Section] = {}
+    sections: dict[str, _Section] = {}
     name, lines = "", list[str]()
     for line in text.splitlines():
         if not line.startswith(_BEGIN):
@@ -153,12 +153,12 @@ def _sections(text: str) -> dict[str, _Section]:
         if word.startswith(_EXIT):
             if name:
                 kept = tuple(each for each in lines if each)
-                found[name] = _Section(kept, word.removeprefix(_EXIT).strip())
+                sections[name] = _Section(kept, word.removeprefix(_EXIT).strip())
             name = ""
         else:
             name = word.strip()
         lines = []
-    return found
+    return sections
 
 
 def _cells(section: _Section, count: int) -> Iterator[list[str]]:
@@ -173,13 +173,13 @@ def _gpus(section: _Section | None) -> tuple[tuple[Gpu, ...] | None, str]:
     """Return the GPUs, and nvidia-smi's complaint if it printed no GPU."""
     if section is None:
         return None, ""
-    found = tuple(
+    gpus = tuple(
         Gpu(int(row[0]), row[1], row[2], row[3], row[4] != "Disabled", _count(row[5]))
         for row in _cells(section, 6)
         if _is_number(row[0])
     )
-    if found:
-        return found, ""
+    if gpus:
+        return gpus, ""
     if section.status in _ENDED:
         return (), "nvidia-smi did not end in time"
     return (), section.lines[0] if section.lines else f"nvidia-smi ended with {section.status}"
@@ -205,23 +205,23 @@ _LINK = re.compile(r"Link \d+: [0-9.]+ GB/s")
 
 def _nvlinks(section: _Section) -> dict[int, int]:
     """Return the active links by GPU: `Link 0: 25 GB/s` under `GPU 0: NVIDIA A100 (UUID: …)`."""
-    found: dict[int, int] = {}
+    links: dict[int, int] = {}
     current: int | None = None
     for line in section.lines:
         if match := _GPU_LINE.match(line):
             current = int(match[1])
-            found[current] = 0
+            links[current] = 0
         elif current is not None and _LINK.match(line):
-            found[current] += 1
-    return found
+            links[current] += 1
+    return links
 
 
 def _p2p(section: _Section | None) -> tuple[str, ...] | None:
     lines = section.lines if section else ()
-    found = tuple(
+    faults = tuple(
         line.removeprefix("p2p").strip() for line in lines if line == "p2p" or line[:4] == "p2p "
     )
-    return found or None
+    return faults or None
 
 
 def _memlock(section: _Section) -> float | None:
@@ -247,21 +247,21 @@ _SOFTWARE = ("kernel", "system", "EFA installer", "EFA driver", "NCCL", "CUDA", 
 
 
 def _versions(section: _Section) -> dict[str, str]:
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for line in section.lines:
         for name in _SOFTWARE:
             if version := line.removeprefix(f"{name} ") if line.startswith(f"{name} ") else "":
-                found.setdefault(name, version.strip())
-    return found
+                versions.setdefault(name, version.strip())
+    return versions
 
 
 def _names(section: _Section) -> dict[str, str]:
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for line in section.lines:
         address, *names = line.split()
         for name in names:
-            found.setdefault(name, address)
-    return found
+            addresses.setdefault(name, address)
+    return addresses
 
 
 UNCHECKED = "checks on the node"
@@ -302,10 +302,10 @@ def _loopback(section: _Section | None) -> Loopback | None:
 
 def _number(section: _Section) -> float | None:
     try:
-        found = float(section.lines[0])
+        number = float(section.lines[0])
     except (IndexError, ValueError):
         return None
-    return found if math.isfinite(found) else None
+    return number if math.isfinite(number) else None
 
 
 def _count(text: str) -> int | None:

@@ -50,11 +50,11 @@ async def gather(
     """
     text = script(expected, form, folders)
 
-    found = await on_each(nodes, lambda node: ask(connections, node, text, form))
+    by_rank = await on_each(nodes, lambda node: ask(connections, node, text, form))
     answers: dict[str, NodeFacts | GpuctlError] = {}
     offsets: dict[str, float] = {}
     for node in nodes:
-        answer = found[node.rank]
+        answer = by_rank[node.rank]
         if isinstance(answer, GpuctlError):
             answers[node.name] = answer
         else:

@@ -18,7 +18,7 @@ def findings(fleet: AllFacts, rules: Iterable[Rule] = RULES) -> tuple[Finding, .
         finding
         for name, answer in fleet.answers.items()
         for finding in sorted(
-            _of_node(name, answer, fleet, kept), key=lambda one: SEVERITIES.index(one.severity)
+            _of_node(name, answer, fleet, kept), key=lambda each: SEVERITIES.index(each.severity)
         )
     )
 

@@ -56,13 +56,13 @@ def existing_tags(
     if resolved is None:
         return {}
     placed = resolved.model_copy(update={"former_tags": ()})
-    found = [
+    resources = [
         resource
         for resource in find_all(target, placed.cluster.name, cluster_id=placed.id or None)
         if foreign_tags(placed, resource.tags)
     ]
-    names = stack.names() if found else {}
-    tags = {_place(resource, names): resource.tags for resource in found}
+    names = stack.names() if resources else {}
+    tags = {_place(resource, names): resource.tags for resource in resources}
     return {place: tags[place] for place in sorted(filter(None, tags))}
 
 

@@ -79,9 +79,9 @@ def missing_permissions(
     if who.arn.endswith(":root"):
         return Missing()  # IAM cannot simulate the root user, whom no policy limits
     nodes = nodes or RoleOfNodes()
-    principal, wanted = _principal(target, who), sorted(actions)
+    principal, named = _principal(target, who), sorted(actions)
     context = list(_context(target.region, nodes.boundary))
-    denied = _denied(target, principal, wanted, {"*": wanted}, context)
+    denied = _denied(target, principal, named, {"*": named}, context)
     # A policy can allow an action on some resources only.
     resources = _by_resource(target.region, who, denied, nodes.role)
     denied = _denied(target, principal, denied, resources, context)

@@ -42,7 +42,7 @@ class ExistingSubnet:
 
 
 @dataclass(frozen=True)
-class Found:
+class Vpc:
     """The VPC that a file names, and its subnets.
 
     `has_dns` is true if its resolver answers, `has_names` if AWS gives DNS names to its resources.
@@ -55,7 +55,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NetworkNeeds:
     """The nodes' requirements of an existing network.
 
     `zones` are those that may take the nodes, best first; None if not known. `offers` has the zones
@@ -68,7 +68,7 @@ class Wanted:
     addresses: int
 
 
-def find_network(ec2: "EC2Client", cluster: Cluster) -> Found | None:
+def find_network(ec2: "EC2Client", cluster: Cluster) -> Vpc | None:
     """Return the network that the file names, or None if it names none.
 
     Raises InputError if the VPC or the subnet does not exist, or if they do not belong together.
@@ -90,7 +90,7 @@ def find_network(ec2: "EC2Client", cluster: Cluster) -> Found | None:
         tables = ec2.get_paginator("describe_route_tables").paginate(Filters=_of("vpc-id", vpc))
         routes = _routes(list(tables.search("RouteTables[]")))
     own = _own_addresses(ec2, cluster.name)
-    return Found(
+    return Vpc(
         vpc=vpc,
         has_dns=bool(dns["EnableDnsSupport"]["Value"]),
         has_names=bool(names["EnableDnsHostnames"]["Value"]),
@@ -101,29 +101,29 @@ def find_network(ec2: "EC2Client", cluster: Cluster) -> Found | None:
                 route=routes.get(subnet["SubnetId"], routes.get("", "none")),
                 free=subnet["AvailableIpAddressCount"] + own[subnet["SubnetId"]],
             )
-            for subnet in sorted(subnets, key=lambda one: str(one["SubnetId"]))
+            for subnet in sorted(subnets, key=lambda raw: str(raw["SubnetId"]))
         ),
     )
 
 
 def choose_subnets(
-    found: Found, wanted: Wanted, before: Resolved | None
+    network: Vpc, needs: NetworkNeeds, before: Resolved | None
 ) -> tuple[ExistingNetwork, list[InputError]]:
     """Return a subnet per zone for the nodes, one for the bastion if needed, and all problems.
 
     A cluster that exists keeps its subnets in `before`. The choice is valid only without problems.
     """
-    problems = _dns_problems(found, wanted.cluster)
-    chosen, wrong = _node_subnets(found, wanted, before)
+    problems = _dns_problems(network, needs.cluster)
+    chosen, wrong = _node_subnets(network, needs, before)
     problems += wrong
     bastion = ""
-    if wanted.cluster.network.has_bastion:
+    if needs.cluster.network.has_bastion:
         try:
-            bastion = _bastion_subnet(found, wanted, chosen, before)
+            bastion = _bastion_subnet(network, needs, chosen, before)
         except InputError as error:
             problems.append(error)
     by_zone = {subnet.zone: subnet.id for subnet in chosen}
-    return ExistingNetwork(vpc=found.vpc, subnets=by_zone, bastion_subnet=bastion), problems
+    return ExistingNetwork(vpc=network.vpc, subnets=by_zone, bastion_subnet=bastion), problems
 
 
 def check_same_network(cluster: Cluster, before: Resolved | None) -> None:
@@ -145,25 +145,25 @@ def check_same_network(cluster: Cluster, before: Resolved | None) -> None:
     )
 
 
-def _dns_problems(found: Found, cluster: Cluster) -> list[InputError]:
+def _dns_problems(network: Vpc, cluster: Cluster) -> list[InputError]:
     """Return the DNS features that the VPC lacks. Nodes find an EFS only by its DNS name.
 
     "Mounting on Amazon EC2 with a DNS name" (EFS User Guide, 2026-11-20).
     """
-    modify = f"`aws ec2 modify-vpc-attribute --vpc-id {found.vpc}"
+    modify = f"`aws ec2 modify-vpc-attribute --vpc-id {network.vpc}"
     problems, shared = [], cluster.storage.shared
-    if not found.has_dns:
+    if not network.has_dns:
         problems.append(
             InputError(
-                f"network.vpc: {found.vpc} has no DNS support, so nodes could not resolve names",
+                f"network.vpc: {network.vpc} has no DNS support, so nodes could not resolve names",
                 f"{modify} --enable-dns-support`",
             )
         )
-    if shared is not None and shared.type == "efs" and not found.has_names:
+    if shared is not None and shared.type == "efs" and not network.has_names:
         problems.append(
             InputError(
-                f"network.vpc: {found.vpc} has no DNS hostnames, so nodes could not find the EFS of"
-                " storage.shared",
+                f"network.vpc: {network.vpc} has no DNS hostnames, so nodes could not find the EFS"
+                " of storage.shared",
                 f"{modify} --enable-dns-hostnames`",
             )
         )
@@ -171,10 +171,10 @@ def _dns_problems(found: Found, cluster: Cluster) -> list[InputError]:
 
 
 def _vpc_of(ec2: "EC2Client", subnet: str, vpc: str | None) -> str:
-    found = ec2.describe_subnets(Filters=_of("subnet-id", subnet))["Subnets"]
-    if not found:
+    subnets = ec2.describe_subnets(Filters=_of("subnet-id", subnet))["Subnets"]
+    if not subnets:
         raise _unknown(ec2, "subnet", subnet)
-    actual = str(found[0]["VpcId"])
+    actual = str(subnets[0]["VpcId"])
     if vpc not in (None, actual):
         raise InputError(
             f"network.subnet: {subnet} is in {actual}, not in network.vpc {vpc}",
@@ -197,13 +197,13 @@ def _of(name: str, value: str) -> "list[FilterTypeDef]":
 
 def _routes(tables: Sequence[Any]) -> dict[str, Route]:
     """Return the default route of each subnet with its own table; that of all others under ''."""
-    found: dict[str, Route] = {}
+    routes: dict[str, Route] = {}
     for table in tables:
         for association in table.get("Associations", ()):
             key = "" if association.get("Main") else association.get("SubnetId")
             if key is not None:
-                found[key] = _default_route(table)
-    return found
+                routes[key] = _default_route(table)
+    return routes
 
 
 def _default_route(table: Any) -> Route:
@@ -226,33 +226,33 @@ def _own_addresses(ec2: "EC2Client", cluster: str) -> Counter[str]:
 
 
 def _node_subnets(
-    found: Found, wanted: Wanted, before: Resolved | None
+    network: Vpc, needs: NetworkNeeds, before: Resolved | None
 ) -> tuple[list[ExistingSubnet], list[InputError]]:
     """Return the subnets for the nodes, one per zone, and the problems.
 
     If the file names the subnet, all of its problems are returned.
     """
-    cluster, needed = wanted.cluster, wanted.cluster.nodes * wanted.addresses
+    cluster, needed = needs.cluster, needs.cluster.nodes * needs.addresses
     route: Route = "public" if cluster.network.nodes_are_public else "out"
     named = cluster.network.subnet
     if before is not None and before.existing_network is not None:
         named = before.existing_network.subnets[before.zone]
     if named is not None:
-        subnet = next((candidate for candidate in found.subnets if candidate.id == named), None)
+        subnet = next((candidate for candidate in network.subnets if candidate.id == named), None)
         if subnet is None:
             gone = InputError(
-                f"network.vpc: {found.vpc} no longer has {named}, the subnet of cluster"
+                f"network.vpc: {network.vpc} no longer has {named}, the subnet of cluster"
                 f" '{cluster.name}'",
                 f"remove the cluster: `gpuctl down {cluster.name}`",
             )
             return [], [gone]
-        return [subnet], _subnet_problems(subnet, wanted, route, needed)
-    where = f"network.vpc: no subnet of {found.vpc}"
+        return [subnet], _subnet_problems(subnet, needs, route, needed)
+    where = f"network.vpc: no subnet of {network.vpc}"
     in_zones = [
-        subnet for subnet in found.subnets if wanted.zones is None or subnet.zone in wanted.zones
+        subnet for subnet in network.subnets if needs.zones is None or subnet.zone in needs.zones
     ]
     if not in_zones:
-        zones = ", ".join(wanted.zones or ())
+        zones = ", ".join(needs.zones or ())
         return [], [InputError(f"{where} is in {zones}", "create one there, or name another VPC")]
     routed = [subnet for subnet in in_zones if subnet.route == route]
     if not routed:
@@ -264,7 +264,7 @@ def _node_subnets(
             best[candidate.zone] = candidate
     if chosen := [subnet for subnet in best.values() if subnet.free >= needed]:
         return chosen, []
-    most = max(best.values(), key=lambda one: one.free)
+    most = max(best.values(), key=lambda each: each.free)
     return [], [
         InputError(
             f"{where} has {needed} free addresses for {cluster.nodes} nodes:"
@@ -278,18 +278,18 @@ _ADDRESS_HINT = "free some, name a larger subnet, or ask for fewer nodes"
 
 
 def _subnet_problems(
-    subnet: ExistingSubnet, wanted: Wanted, route: Route, needed: int
+    subnet: ExistingSubnet, needs: NetworkNeeds, route: Route, needed: int
 ) -> list[InputError]:
-    cluster, name = wanted.cluster, f"network.subnet: {subnet.id}"
+    cluster, name = needs.cluster, f"network.subnet: {subnet.id}"
     problems = []
-    if wanted.zones is not None and subnet.zone not in wanted.zones:
-        offering = wanted.offers.get(cluster.instance_type, frozenset())
+    if needs.zones is not None and subnet.zone not in needs.zones:
+        offering = needs.offers.get(cluster.instance_type, frozenset())
         reason = f"which does not offer {cluster.instance_type}"
         if cluster.capacity.id is not None:
-            reason = f"and reservation {cluster.capacity.id} in {wanted.zones[0]}"
+            reason = f"and reservation {cluster.capacity.id} in {needs.zones[0]}"
         elif subnet.zone in offering:
             reason = "which is not in capacity.zones"
-        zones = ", ".join(wanted.zones)
+        zones = ", ".join(needs.zones)
         problems.append(
             InputError(f"{name} is in {subnet.zone}, {reason}", f"name a subnet in {zones}")
         )
@@ -318,22 +318,22 @@ def _route_hint(route: Route) -> str:
 
 
 def _bastion_subnet(
-    found: Found, wanted: Wanted, nodes: Sequence[ExistingSubnet], before: Resolved | None
+    network: Vpc, needs: NetworkNeeds, nodes: Sequence[ExistingSubnet], before: Resolved | None
 ) -> str:
     """Return a public subnet, in the nodes' zone if possible; raise InputError if there is none."""
     if before is not None and before.existing_network is not None:
         return before.existing_network.bastion_subnet
-    zones = wanted.offers.get(BASTION_TYPE)
+    zones = needs.offers.get(BASTION_TYPE)
     fitting = [
         subnet
-        for subnet in found.subnets
+        for subnet in network.subnets
         if subnet.route == "public" and subnet.free > 0 and (zones is None or subnet.zone in zones)
     ]
     if not fitting:
         raise InputError(
-            f"network.access is bastion, but {found.vpc} has no subnet for the bastion: a public"
+            f"network.access is bastion, but {network.vpc} has no subnet for the bastion: a public"
             f" one with a free address, in a zone that offers {BASTION_TYPE}",
             "use access: ssm, or access: private with your VPN or VPC peering",
         )
     near = {node.zone for node in nodes}
-    return max(fitting, key=lambda one: (one.zone in near, one.free)).id
+    return max(fitting, key=lambda candidate: (candidate.zone in near, candidate.free)).id

@@ -35,10 +35,10 @@ def sent_user_data(ec2: "EC2Client", before: Resolved | None) -> str:
     if not ours:
         return ""
     with aws_errors():
-        found: Any = ec2.describe_launch_template_versions(
+        data: Any = ec2.describe_launch_template_versions(
             LaunchTemplateId=ours[0], Versions=["$Default"]
         )["LaunchTemplateVersions"][0]["LaunchTemplateData"]
-    return str(found.get("UserData", ""))
+    return str(data.get("UserData", ""))
 
 
 def machine_fields(
@@ -57,7 +57,9 @@ def machine_fields(
     }
 
 
-def keep_launch_fields(wanted: Resolved, before: Resolved, sent: str, *, refresh: bool) -> Resolved:
+def keep_launch_fields(
+    resolved: Resolved, before: Resolved, sent: str, *, refresh: bool
+) -> Resolved:
     """Return `wanted` with the launch settings of the existing machines, unless `refresh`.
 
     A setting is kept if this gpuctl makes the same one of the old and of the new cluster file. The
@@ -65,21 +67,21 @@ def keep_launch_fields(wanted: Resolved, before: Resolved, sent: str, *, refresh
     `sent` is what `sent_user_data` returned.
     """
     # `sent` is used only if the user data are the same text, so it may be kept with `refresh` too.
-    wanted = wanted.model_copy(update={"sent": before.sent or sent})
+    resolved = resolved.model_copy(update={"sent": before.sent or sent})
     if refresh:
-        return wanted
+        return resolved
     kept: dict[str, Any] = {}
     try:
         keys = (before.public_key, before.nodes_public_key)
-        was = machine_fields(before.cluster, wanted.instance_type, *keys)
+        was = machine_fields(before.cluster, resolved.instance_type, *keys)
     except InputError:  # this gpuctl refuses the old file
-        return wanted
+        return resolved
     is_same_kind = all(
-        getattr(before.cluster, name) == getattr(wanted.cluster, name)
+        getattr(before.cluster, name) == getattr(resolved.cluster, name)
         for name in ("instance_type", "image")
     )
-    if is_same_kind and all(was[name] == getattr(wanted, name) for name in _NODES):
+    if is_same_kind and all(was[name] == getattr(resolved, name) for name in _NODES):
         kept = {name: getattr(before, name) for name in _NODES}
-    if was[_BASTION] == wanted.bastion_user_data:
+    if was[_BASTION] == resolved.bastion_user_data:
         kept[_BASTION] = before.bastion_user_data
-    return wanted.model_copy(update=kept)
+    return resolved.model_copy(update=kept)

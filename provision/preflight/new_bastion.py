@@ -14,28 +14,28 @@ from provision.setup.nodes_key import GRANTED
 from provision.state.record import ClusterRecord
 
 
-def add_granted_keys(wanted: Resolved, record: ClusterRecord, target: Target) -> Resolved:
+def add_granted_keys(resolved: Resolved, record: ClusterRecord, target: Target) -> Resolved:
     """Return `wanted` with the keys of colleagues in the bastion's user data if it is made anew.
 
     `record` is that of the cluster. AWS is asked for the bastion only if keys were
     granted and its user data stay as they were.
     """
-    cluster, before = wanted.cluster, record.resolved
+    cluster, before = resolved.cluster, record.resolved
     keys = [grant.key for grant in record.grants if not grant.is_revoked]
     # Also without any: the last bastion's user data may have a key that was revoked since.
     has_granted = bool(keys) or GRANTED in before.bastion_user_data
     if not has_granted or not cluster.network.has_bastion:
-        return wanted
-    is_same = wanted.bastion_user_data == before.bastion_user_data
+        return resolved
+    is_same = resolved.bastion_user_data == before.bastion_user_data
     if is_same and _exists(before, target):
-        return wanted
+        return resolved
     # The mark lets `gpuctl grant` and `revoke` replace these lines as they do all granted ones.
     lines = [f"{key} {GRANTED}" for key in keys]
-    text = bastion_user_data(cluster, wanted.public_key, *lines)
-    return wanted.model_copy(update={"bastion_user_data": text})
+    text = bastion_user_data(cluster, resolved.public_key, *lines)
+    return resolved.model_copy(update={"bastion_user_data": text})
 
 
 def _exists(before: Resolved, target: Target) -> bool:
     name = before.cluster.name
-    found = find_instances(client(target, "ec2"), name, before.id)
-    return any(exists(instance) for instance in found if instance.name == f"{name}-{BASTION}")
+    instances = find_instances(client(target, "ec2"), name, before.id)
+    return any(exists(instance) for instance in instances if instance.name == f"{name}-{BASTION}")

@@ -33,7 +33,7 @@ from provision.aws.instance_types import availability_zones
 from provision.aws.machine_images import OPEN_DRIVER
 from provision.billing.prices import Price, catalogue_price, check_budget
 from provision.preflight.existing_network import (
-    Wanted,
+    NetworkNeeds,
     check_same_network,
     choose_subnets,
 )
@@ -209,10 +209,10 @@ class _Preflight:
         """Check the instance profile that the file names; return the boundary for a new role."""
         requests, advise = self.requests, self.problems.advise
         ask = "iam:GetPolicy" if self.cluster.needs_role else "iam:GetInstanceProfile"
-        found = advise("the nodes' role", ask, requests.nodes_role.result)
-        if found and found.role and self.target.check_permissions:
+        role = advise("the nodes' role", ask, requests.nodes_role.result)
+        if role and role.role and self.target.check_permissions:
             advise("the permissions of the nodes' role", _SIMULATE, requests.sessions.result)
-        return found.boundary if found else ""
+        return role.boundary if role else ""
 
     def _account(self) -> Caller | None:
         who = self.problems.catch(self.requests.caller.result)
@@ -239,13 +239,13 @@ class _Preflight:
 
     def _limits_and_prices(self) -> tuple[Price, Price]:
         """Check the account's quotas; return the prices of a node and of the bastion."""
-        asked, advise = self.requests, self.problems.advise
-        advise("the quota of Elastic IP addresses", _QUOTAS, asked.elastic_ips.result)
-        advise("the quota of VPCs", _QUOTAS, asked.vpcs.result)
-        node = advise("the price", "pricing:GetProducts", asked.price.result)
+        requests, advise = self.requests, self.problems.advise
+        advise("the quota of Elastic IP addresses", _QUOTAS, requests.elastic_ips.result)
+        advise("the quota of VPCs", _QUOTAS, requests.vpcs.result)
+        node = advise("the price", "pricing:GetProducts", requests.price.result)
         node = node or catalogue_price(self.cluster.instance_type)
         with contextlib.suppress(CloudError):  # the warning about the node's price covers it
-            return node, asked.bastion_price.result()
+            return node, requests.bastion_price.result()
         return node, catalogue_price(BASTION_TYPE)
 
     def _places(
@@ -269,21 +269,23 @@ class _Preflight:
 
     def _image(self, instance: InstanceType | None) -> Image | None:
         """Return the nodes' AMI, and check that the type can run and boot it."""
-        found = self.problems.catch(self.requests.image.result)
+        image = self.problems.catch(self.requests.image.result)
         if instance:
             self.problems.catch(lambda: _check_placement(self.cluster, instance))
-        if found and instance:
-            self.problems.catch(lambda: _check_image(self.cluster, instance, *found))
-        if found and self.requests.lustre:
-            self._lustre_client(found[0], self.requests.lustre)
-        return found[0] if found else None
+        if image and instance:
+            self.problems.catch(lambda: _check_image(self.cluster, instance, *image))
+        if image and self.requests.lustre:
+            self._lustre_client(image[0], self.requests.lustre)
+        return image[0] if image else None
 
-    def _lustre_client(self, found: Image, kernels_of_client: Future[tuple[str, ...]]) -> None:
+    def _lustre_client(
+        self, machine_image: Image, kernels_of_client: Future[tuple[str, ...]]
+    ) -> None:
         """Check that AWS has a Lustre client for the image's kernel; warn if that is not known."""
         kernels = self.problems.advise("AWS's Lustre clients", "", kernels_of_client.result)
         if kernels is None:
             return
-        image, kernel = self.cluster.image, kernel_of(self.cluster.image, found.name)
+        image, kernel = self.cluster.image, kernel_of(self.cluster.image, machine_image.name)
         newest = ", ".join(kernels[-3:]) or "no kernel"
         if not kernel:
             self.problems.warnings.append(
@@ -298,7 +300,7 @@ class _Preflight:
                 "name an image with such a kernel (dlami-…, ami-…), or take"
                 " storage.shared.type efs",
             )
-            self.problems.found.append(error)
+            self.problems.errors.append(error)
 
     def _network(
         self,
@@ -312,8 +314,8 @@ class _Preflight:
         """
         addresses = sum(interface.type == "interface" for interface in layout or ()) or 1
         self.problems.catch(lambda: check_addresses(self.cluster, addresses))
-        wanted = Wanted(self.cluster, zones, offers, addresses)
-        network = _existing_network(self.requests, self.problems, wanted, self.before)
+        needs = NetworkNeeds(self.cluster, zones, offers, addresses)
+        network = _existing_network(self.requests, self.problems, needs, self.before)
         return network, tuple(z for z in zones or () if not network or z in network.subnets)
 
 
@@ -342,16 +344,16 @@ def _last_record(cluster: Cluster, store: ClusterStore) -> ClusterRecord | None:
 
 
 def _existing_network(
-    requests: Requests, problems: Problems, wanted: Wanted, before: Resolved | None
+    requests: Requests, problems: Problems, needs: NetworkNeeds, before: Resolved | None
 ) -> ExistingNetwork | None:
     """Return the checked network that the file names or that the cluster is in, or None."""
-    count = len(problems.found)
-    problems.catch(lambda: check_same_network(wanted.cluster, before))
-    found = problems.catch(requests.network.result)
-    if found is None or len(problems.found) > count:
+    count = len(problems.errors)
+    problems.catch(lambda: check_same_network(needs.cluster, before))
+    vpc = problems.catch(requests.network.result)
+    if vpc is None or len(problems.errors) > count:
         return None
-    network, wrong = choose_subnets(found, wanted, before)
-    problems.found += wrong
+    network, wrong = choose_subnets(vpc, needs, before)
+    problems.errors += wrong
     return None if wrong else network
 
 
@@ -362,24 +364,24 @@ def _zones(
 
     A Local Zone is used only if the file names it.
     """
-    name, wanted = cluster.instance_type, cluster.capacity.zones
+    name, allowed = cluster.instance_type, cluster.capacity.zones
     fitting = sorted(offers[name])
     if cluster.network.has_bastion and not cluster.network.exists:
         fitting = sorted(offers[name] & offers[BASTION_TYPE])
     if not fitting:
         raise InputError(f"no zone of {region} offers {name}", "choose another region or type")
-    if before and before.zone in fitting and (not wanted or before.zone in wanted):
+    if before and before.zone in fitting and (not allowed or before.zone in allowed):
         return (before.zone,)
-    usable = wanted or availability_zones(region, fitting)
+    usable = allowed or availability_zones(region, fitting)
     if zones := tuple(zone for zone in usable if zone in fitting):
         return zones
-    if not wanted:
+    if not allowed:
         raise InputError(
             f"no availability zone of {region} offers {name}",
             f"choose another region, or name a zone in capacity.zones: {', '.join(fitting)}",
         )
     raise InputError(
-        f"capacity.zones: {', '.join(wanted)}: none offers {name} (Unsupported)",
+        f"capacity.zones: {', '.join(allowed)}: none offers {name} (Unsupported)",
         f"these do: {', '.join(fitting)}",
     )
 
@@ -413,23 +415,23 @@ def _check_placement(cluster: Cluster, instance: InstanceType) -> None:
         )
 
 
-def _check_image(cluster: Cluster, instance: InstanceType, found: Image, size_gib: int) -> None:
+def _check_image(cluster: Cluster, instance: InstanceType, image: Image, size_gib: int) -> None:
     """Raise InputError if the type cannot run or boot the image, or the disk is too small."""
-    if found.architecture != instance.architecture:
+    if image.architecture != instance.architecture:
         raise InputError(
-            f"image {cluster.image} is for {found.architecture},"
+            f"image {cluster.image} is for {image.architecture},"
             f" {instance.name} is {instance.architecture} (InvalidParameterValue)",
             "name an image of that architecture (ami-…)",
         )
     model = BEFORE_TURING.get(instance.name.partition(".")[0])
-    if model and OPEN_DRIVER in found.name:
+    if model and OPEN_DRIVER in image.name:
         raise InputError(
-            f"image {cluster.image} ({found.name}) has NVIDIA's open driver, and no driver for the"
+            f"image {cluster.image} ({image.name}) has NVIDIA's open driver, and no driver for the"
             f" {model} of {instance.name}",
             "name an image with NVIDIA's proprietary driver, of branch 580 or older, or choose a"
             " newer type such as p4d.24xlarge",
         )
-    needs = found.boot_mode if found.boot_mode in ("uefi", "legacy-bios") else ""
+    needs = image.boot_mode if image.boot_mode in ("uefi", "legacy-bios") else ""
     if needs and instance.boot_modes and needs not in instance.boot_modes:
         raise InputError(
             f"image {cluster.image} boots by {needs} only,"

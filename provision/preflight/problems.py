@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 class Problems:
-    """The problems and warnings found so far, in the order of the cluster file's fields."""
+    """The problems and warnings so far, in the order of the cluster file's fields."""
 
     def __init__(self) -> None:
-        self.found: list[GpuctlError] = []
+        self.errors: list[GpuctlError] = []
         self.warnings: list[str] = []
 
     def catch(self, ask: Callable[[], T]) -> T | None:
@@ -26,9 +26,9 @@ class Problems:
             return ask()
         except GpuctlError as error:
             code = error.code if isinstance(error, CloudError) else ""
-            codes = {known.code for known in self.found if isinstance(known, CloudError)}
+            codes = {known.code for known in self.errors if isinstance(known, CloudError)}
             if code not in UNIVERSAL or not UNIVERSAL & codes:
-                self.found.append(error)
+                self.errors.append(error)
             return None
 
     def advise(self, what: str, action: str, ask: Callable[[], T]) -> T | None:
@@ -43,14 +43,14 @@ class Problems:
             why = f"{error.code}: allow {action}" if error.code in DENIED else error.message
             self.warnings.append(f"{what} could not be checked ({why})")
         except GpuctlError as error:
-            self.found.append(error)
+            self.errors.append(error)
         return None
 
     def check(self) -> None:
         """Raise the one problem as it is, or several as one error with a line each."""
-        if not self.found:
+        if not self.errors:
             return
-        if len(self.found) == 1:
-            raise self.found[0]
-        kind = InputError if all(isinstance(e, InputError) for e in self.found) else CloudError
-        raise kind("\n".join(str(error) for error in self.found), "")
+        if len(self.errors) == 1:
+            raise self.errors[0]
+        kind = InputError if all(isinstance(e, InputError) for e in self.errors) else CloudError
+        raise kind("\n".join(str(error) for error in self.errors), "")

@@ -92,7 +92,7 @@ def older_settings(
     fields = tuple(_changed(before, now)) if before else ()
     template = next((change for change in plan.changes if change.type == TEMPLATE), None)
     planned = frozenset(template.properties if template and template.op == "update" else ())
-    found = {}
+    older = {}
     for change in plan.changes:
         version = plan.launched_with.get(change.name)
         if change.type != INSTANCE or change.op == "delete" or version is None:
@@ -107,8 +107,8 @@ def older_settings(
                 any(_is_in(cause, part) for part in _MAY_STAY) for cause in causes
             )
             reason = _reason(differing, fields, refresh)
-            found[change.name] = OlderSettings(reason, may_stay)
-    return found
+            older[change.name] = OlderSettings(reason, may_stay)
+    return older
 
 
 def differing_versions(ec2: "EC2Client", plan: Plan) -> dict[str, frozenset[str]]:
@@ -159,8 +159,8 @@ def replacement_reasons(
         if change.name == BASTION:
             reasons[change.name] = _reason(change.properties, fields, refresh)
         else:
-            found = older.get(change.name)
-            reasons[change.name] = f"{_NAMED}; {found.reason}" if found else _NAMED
+            settings = older.get(change.name)
+            reasons[change.name] = f"{_NAMED}; {settings.reason}" if settings else _NAMED
     return reasons
 
 
@@ -194,8 +194,8 @@ def _is_in(field: str, part: str) -> bool:
 def _changed(before: Model, now: Model, above: str = "") -> Iterator[str]:
     """Yield the fields in which two files differ: `image`, `storage.root.gib`."""
     for name in type(now).model_fields:
-        one, other = getattr(before, name), getattr(now, name)
-        if isinstance(one, Model) and isinstance(other, Model):
-            yield from _changed(one, other, f"{above}{name}.")
-        elif one != other:
+        value, new_value = getattr(before, name), getattr(now, name)
+        if isinstance(value, Model) and isinstance(new_value, Model):
+            yield from _changed(value, new_value, f"{above}{name}.")
+        elif value != new_value:
             yield f"{above}{name}"

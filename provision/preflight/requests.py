@@ -17,7 +17,7 @@ from provision.billing.prices import Price, price
 from provision.capacity.reservations import find_reservation
 from provision.permissions.actions import features_of, needed
 from provision.permissions.check import Missing, RoleOfNodes, missing_permissions
-from provision.preflight.existing_network import Found, find_network
+from provision.preflight.existing_network import Vpc, find_network
 from provision.preflight.launch_pins import sent_user_data
 from provision.preflight.node_role import check_sessions, find_role
 from provision.preflight.quotas import Clients, check_elastic_ips, check_vpcs
@@ -40,7 +40,7 @@ class Requests:
     bastion_image: Future[tuple[Image, int]]
     ssh_from: Future[str]
     reservation: Future[tuple[Reservation, str] | None]
-    network: Future[Found | None]
+    network: Future[Vpc | None]
     elastic_ips: Future[None]
     vpcs: Future[None]
     sent: Future[str]

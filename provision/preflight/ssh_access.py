@@ -54,9 +54,9 @@ def ssh_source_range(cluster: Cluster, target: Target, before: Resolved | None) 
     """
     if cluster.network.uses_session_manager:
         return ""
-    asked = cluster.network.ssh_from
-    if asked is not None:
-        return asked
+    allowed = cluster.network.ssh_from
+    if allowed is not None:
+        return allowed
     if before is not None and before.cluster.network.ssh_from is None:
         return before.ssh_from
     if target.caller_address is not None:

@@ -38,8 +38,8 @@ def _delete_efs(efs: Any, resource: Resource) -> None:
     file_system_id = resource.id
 
     def targets() -> list[Any]:
-        found: list[Any] = efs.describe_mount_targets(FileSystemId=file_system_id)["MountTargets"]
-        return found
+        mounts: list[Any] = efs.describe_mount_targets(FileSystemId=file_system_id)["MountTargets"]
+        return mounts
 
     for target in call_unless_gone(targets, _GONE) or []:
         _when_allowed(partial(efs.delete_mount_target, MountTargetId=target["MountTargetId"]))

@@ -119,7 +119,7 @@ def judge(resources: Sequence[Resource], region: str, known: Known, now: datetim
         since=_iso(min(_dates(resources), default=None)),
         hourly_usd=sum(leftover_price(resource) or 0.0 for resource in resources),
         unpriced=_unpriced(resources),
-        resources=tuple(_found(resource) for resource in resources),
+        resources=tuple(_found_resource(resource) for resource in resources),
     )
 
 
@@ -162,7 +162,7 @@ def _unpriced(resources: Sequence[Resource]) -> tuple[str, ...]:
     )
 
 
-def _found(resource: Resource) -> FoundResource:
+def _found_resource(resource: Resource) -> FoundResource:
     return FoundResource(
         resource.kind,
         resource.id,

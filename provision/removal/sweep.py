@@ -6,6 +6,7 @@ trace of it. gpuctl finds it by its tag, which every resource gets with its crea
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import WaiterError
@@ -54,12 +55,12 @@ def sweep(target: Target, cluster: str, cluster_id: str, report: Reporter) -> tu
     """
     removed: dict[str, None] = {}
     for attempt in range(PASSES):
-        found = find_all(target, cluster, cluster_id=cluster_id)
-        if not found:
+        resources = find_all(target, cluster, cluster_id=cluster_id)
+        if not resources:
             return tuple(removed)
         if attempt:
             time.sleep(PAUSE_S)
-        _sweep_once(target, found, removed, report)
+        _sweep_once(target, resources, removed, report)
     if left := find_all(target, cluster, cluster_id=cluster_id):
         names = ", ".join(f"{resource.kind} {resource.id}" for resource in left)
         raise CloudError(
@@ -69,7 +70,7 @@ def sweep(target: Target, cluster: str, cluster_id: str, report: Reporter) -> tu
 
 
 def _sweep_once(
-    target: Target, found: list[Resource], removed: dict[str, None], report: Reporter
+    target: Target, resources: list[Resource], removed: dict[str, None], report: Reporter
 ) -> None:
     """Remove the resources kind by kind, and add each to `removed`.
 
@@ -78,7 +79,7 @@ def _sweep_once(
     problems: list[CloudError] = []
     ec2 = client(target, "ec2")
     for noun, kind in KINDS.items():
-        ours = [resource for resource in found if resource.kind == noun]
+        ours = [resource for resource in resources if resource.kind == noun]
         # Kinds that take minutes to end, or depend on each other, are removed all at once.
         together = noun in (*_ALL_AT_ONCE, _FIREWALL) or kind.service in ("efs", "fsx", "iam")
         for batch in [ours] if together and ours else [[resource] for resource in ours]:
@@ -192,17 +193,14 @@ def _delete_groups(ec2: "EC2Client", groups: list[Resource], tries: int) -> None
             if rules := group.attributes.get("IpPermissionsEgress"):
                 ec2.revoke_security_group_egress(GroupId=group.id, IpPermissions=rules)
     for group in groups:
-        _retry_while_used(lambda one=group: ec2.delete_security_group(GroupId=one.id), tries)  # type: ignore[misc]
+        _retry_while_used(partial(ec2.delete_security_group, GroupId=group.id), tries)
 
 
 def _delete_route_table(ec2: "EC2Client", table: Resource) -> None:
     for association in table.attributes.get("Associations", ()):
         if not association.get("Main"):
-            _unless_gone(
-                lambda one=association: ec2.disassociate_route_table(  # type: ignore[misc]
-                    AssociationId=one["RouteTableAssociationId"]
-                )
-            )
+            id_ = association["RouteTableAssociationId"]
+            _unless_gone(partial(ec2.disassociate_route_table, AssociationId=id_))
     ec2.delete_route_table(RouteTableId=table.id)
 
 

@@ -46,10 +46,10 @@ def verify(name: str, cluster_id: str, target: Target) -> Verification:
     for attempt in range(ROUNDS):
         if attempt:
             time.sleep(PAUSE_S)
-        found = find_all(target, name, cluster_id=cluster_id, on_denied=note)
+        resources = find_all(target, name, cluster_id=cluster_id, on_denied=note)
         left = {
             f"{resource.kind} {resource.id} ({resource.state or 'exists'})": None
-            for resource in found
+            for resource in resources
         }
     if left:
         raise CloudError(

@@ -173,11 +173,11 @@ async def _set_up(
     """Wait until the nodes are set up; return them with their hardware and software."""
     async with _patient_connections(inventory, boot) as connections:
         async with asyncio.TaskGroup() as group:
-            asked = {
+            tasks = {
                 node.name: group.create_task(_wait_and_ask(connections, node, boot, report))
                 for node in inventory.nodes
             }
-        judge(inventory, boot.expected, {n: task.result() for n, task in asked.items()}, report)
+        judge(inventory, boot.expected, {n: task.result() for n, task in tasks.items()}, report)
         # The files need the host keys of all nodes, which are known only now.
         key = boot.key or await ask_for_nodes_key(connections, inventory, boot.public_key)
         share = share_of(inventory, known, key)
@@ -284,8 +284,8 @@ async def _hand_out(connections: Connections, node: Node, share: str, report: Re
     `share` is the script for that. Return the node with its hardware and software.
     """
     report(Progress("keys", node.name, "running"))
-    asked = f"echo '{_HARDWARE_FOLLOWS}'\nbash -l -c {shlex.quote(probe(node))} || true\n"
-    done = await connections.run(node, "bash -s", stdin=share + asked, timeout=180)
+    question = f"echo '{_HARDWARE_FOLLOWS}'\nbash -l -c {shlex.quote(probe(node))} || true\n"
+    done = await connections.run(node, "bash -s", stdin=share + question, timeout=180)
     shared, _, answer = done.stdout.partition(f"{_HARDWARE_FOLLOWS}\n")
     if done.exit_status != 0:
         complaint = done.complaint

@@ -48,8 +48,8 @@ def read_result(status: str, result: str, stages: str) -> CloudInitResult:
     While it waits, `cloud-init status` prints dots in front of its line.
     """
     named = [line.partition("status: ")[2] for line in status.splitlines() if "status: " in line]
-    found = _object(result).get("errors")
-    errors = tuple(" ".join(str(e).split()) for e in found) if isinstance(found, list) else None
+    entries = _object(result).get("errors")
+    errors = tuple(" ".join(str(e).split()) for e in entries) if isinstance(entries, list) else None
     return CloudInitResult(
         state=named[-1].strip() if named else "",
         errors=errors,
@@ -58,14 +58,14 @@ def read_result(status: str, result: str, stages: str) -> CloudInitResult:
 
 
 def _warnings(stage: object) -> int:
-    found = stage.get("recoverable_errors") if isinstance(stage, dict) else None
-    return sum(len(lines) for lines in found.values()) if isinstance(found, dict) else 0
+    by_level = stage.get("recoverable_errors") if isinstance(stage, dict) else None
+    return sum(len(lines) for lines in by_level.values()) if isinstance(by_level, dict) else 0
 
 
 def _object(text: str) -> dict[str, Any]:
     """Return the object `v1` of a file of cloud-init, {} if there is none."""
     try:
-        found = json.loads(text)["v1"]
+        document = json.loads(text)["v1"]
     except (ValueError, KeyError, TypeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

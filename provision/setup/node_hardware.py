@@ -84,8 +84,8 @@ def read(node: Node, answer: str) -> Node:
             name, _, version = value.partition(" ")
             if number := _VERSION.search(version):
                 software[name] = number[0]
-    found = {"efa": efa, "hcas": tuple(hcas), "interface": interface, "software": software}
-    return node.model_copy(update=found)
+    hardware = {"efa": efa, "hcas": tuple(hcas), "interface": interface, "software": software}
+    return node.model_copy(update=hardware)
 
 
 def _add_launcher(software: dict[str, str], version: str) -> None:

@@ -111,15 +111,15 @@ async def _unreached(
     connections: "Connections | KeptConnections", inventory: Inventory, fleet: AllFacts
 ) -> dict[str, str]:
     """Return the head's complaints about nodes that answer this machine, by their names."""
-    there = tuple(node for node in inventory.nodes if node.name in fleet.facts)
+    reached = tuple(node for node in inventory.nodes if node.name in fleet.facts)
     complaints: dict[str, str] = {}
 
     def see(progress: Progress) -> None:
         if progress.state == "failed":
             complaints[progress.subject] = progress.detail
 
-    if there and there[0] == inventory.nodes[0]:
-        some = inventory.model_copy(update={"nodes": there})
+    if reached and reached[0] == inventory.nodes[0]:
+        some = inventory.model_copy(update={"nodes": reached})
         with suppress(NodeError):  # `see` has the complaints; a lost head does not answer either
             await reach_every_node(connections, some, see, _REACH_S)
     return complaints

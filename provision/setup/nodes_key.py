@@ -72,10 +72,10 @@ async def ask_for_nodes_key(
     why = ""
 
     async def ask(node: Node) -> NodesKey:
-        asked = await connections.run(node, _ASK, timeout=_PATIENCE_S)
-        if asked.exit_status != 0:
-            raise NodeError(f"{node.name}: {asked.complaint}", "")
-        return _parsed(node, asked.stdout, public)
+        done = await connections.run(node, _ASK, timeout=_PATIENCE_S)
+        if done.exit_status != 0:
+            raise NodeError(f"{node.name}: {done.complaint}", "")
+        return _parsed(node, done.stdout, public)
 
     asking = [asyncio.create_task(ask(node)) for node in inventory.nodes]
     try:

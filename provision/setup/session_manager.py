@@ -103,7 +103,7 @@ def become_session(instance_id: str, target: Target) -> None:
     plugin = plugin_path(target)
     if plugin is None:
         raise InputError(f"{target.session_plugin[0]} is not on PATH", INSTALL)
-    wanted = {
+    request = {
         "Target": instance_id,
         "DocumentName": DOCUMENT,
         "Parameters": {"portNumber": ["22"]},
@@ -116,7 +116,7 @@ def become_session(instance_id: str, target: Target) -> None:
     answer = {key: started[key] for key in ("SessionId", "StreamUrl", "TokenValue")}
     profile = target.environment.get("AWS_PROFILE", "")
     words = [*target.session_plugin, RESPONSE, target.region, "StartSession", profile]
-    words += [json.dumps(wanted), ssm.meta.endpoint_url]
+    words += [json.dumps(request), ssm.meta.endpoint_url]
     environment = {**os.environ, **target.environment, RESPONSE: json.dumps(answer)}
     os.execve(plugin, words, environment)  # noqa: S606
 
@@ -159,7 +159,7 @@ class Agents:
 
     def _ask(self, ids: Sequence[str]) -> list[str]:
         with aws_errors():
-            found = self._ssm.describe_instance_information(
+            agents = self._ssm.describe_instance_information(
                 Filters=[{"Key": "InstanceIds", "Values": list(ids)}], MaxResults=50
             )["InstanceInformationList"]
-        return [instance["InstanceId"] for instance in found if instance["PingStatus"] == "Online"]
+        return [instance["InstanceId"] for instance in agents if instance["PingStatus"] == "Online"]

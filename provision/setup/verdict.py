@@ -34,11 +34,11 @@ def judge(
     }
     facts = {name: facts for name, (facts, _) in seen.items()}
     offsets = {name: off for name, (_, off) in seen.items()}
-    found = findings_at_up(AllFacts(expected, facts, offsets))
+    findings = findings_at_up(AllFacts(expected, facts, offsets))
     lines, hints = list(failed), [error.hint for error in failed.values() if error.hint]
     causes = {name: why for failure in failed.values() for name, why in failure.causes.items()}
     for node in (node for node in inventory.nodes if node.name in seen):
-        own = [finding for finding in found if finding.node == node.name]
+        own = [finding for finding in findings if finding.node == node.name]
         grave = [deviation for deviation in own if deviation.is_grave]
         state: State = "failed" if grave else "done"
         report(Progress("verify", node.name, state, "; ".join(deviation.text for deviation in own)))
@@ -52,5 +52,5 @@ def judge(
         raise BrokenNodes("\n".join(lines), "\n".join(hints), causes)
 
 
-def _line(node: Node, one: Finding) -> str:
-    return f"{node.name} ({node.private_ip}): {one.text} ({one.severity}: {one.remedy})"
+def _line(node: Node, finding: Finding) -> str:
+    return f"{node.name} ({node.private_ip}): {finding.text} ({finding.severity}: {finding.remedy})"

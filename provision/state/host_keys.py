@@ -69,11 +69,11 @@ class KnownHosts:
         """Return the keys that are pinned for these instances; drop those of all others."""
         known = cls(path)
         lines = path.read_text().splitlines() if path.exists() else []
-        wanted = {(known_hosts_name(m.address, m.port), m.instance_id) for m in machines}
+        expected = {(known_hosts_name(m.address, m.port), m.instance_id) for m in machines}
         for line in lines:
             name, _, rest = line.partition(" ")
             key, _, instance_id = rest.rpartition(" ")
-            if (name, instance_id) in wanted:
+            if (name, instance_id) in expected:
                 known.keys[name, instance_id] = key
         return known
 
@@ -196,7 +196,7 @@ class BootWatch:
 
     def _states(self) -> dict[str, tuple[str, str]]:
         """Return each instance's state and the reason for it, by instance id."""
-        found: dict[str, tuple[str, str]] = {}
+        states: dict[str, tuple[str, str]] = {}
         ids = [machine.instance_id for machine in self._machines]
         with aws_errors():
             # A filter takes at most 200 values, and the answer for those is a single page.
@@ -210,8 +210,8 @@ class BootWatch:
             for reservation in page["Reservations"]:
                 for instance in reservation["Instances"]:
                     reason = instance.get("StateReason", {}).get("Message", "")
-                    found[instance["InstanceId"]] = (str(instance["State"]["Name"]), reason)
-        return found
+                    states[instance["InstanceId"]] = (str(instance["State"]["Name"]), reason)
+        return states
 
     async def _gone(self, machine: BootingMachine, what: str) -> BrokenNodes:
         try:

@@ -64,17 +64,17 @@ def find_ownership(name: str, target: Target, cluster_id: str | None = None) -> 
         return Ownership(name, record.id, owner, record.region, record.created, is_ours)
     if record is not None:
         target = replace(target, region=record.region)
-    found = [
+    resources = [
         resource for resource in find_all(target, name) if cluster_id in (None, resource.cluster_id)
     ]
-    if len({resource.cluster_id for resource in found}) != 1:
+    if len({resource.cluster_id for resource in resources}) != 1:
         return None
-    return ownership(found, owner_tag(caller(target), target), target.region)
+    return ownership(resources, owner_tag(caller(target), target), target.region)
 
 
-def is_same_owner(one: str, other: str) -> bool:
+def is_same_owner(owner: str, other: str) -> bool:
     """Return whether two owners' tags are of one person, as far as AWS knows."""
-    return _person(one) == _person(other)
+    return _person(owner) == _person(other)
 
 
 def _person(owner: str) -> str:

@@ -80,13 +80,13 @@ class SharedFiles:
         Remove the folder of a cluster that somebody else has removed. Raises InputError if the
         bucket and this machine have different clusters of this name.
         """
-        there = objects(self.target)
-        if there is None:
+        bucket = objects(self.target)
+        if bucket is None:
             return
         place = cluster_folder(name, self.target)
         marked = _is_marked(place, self.target)
         for file in files:
-            stored = _read(name, file, there, self.target)
+            stored = _read(name, file, bucket, self.target)
             self._etags[name, file] = stored.etag if stored else None
             if stored is None:
                 if marked and file == RECORD:
@@ -105,39 +105,39 @@ class SharedFiles:
 
         Raises StateError if somebody else has written it, or has the cluster's lock now.
         """
-        there = objects(self.target)
-        if there is None:
+        bucket = objects(self.target)
+        if bucket is None:
             return
         if name in self.lost_locks:
             raise _refused(name, "this command lost the cluster's lock to another one")
         try:
-            self._write(there, name, file, text)
+            self._write(bucket, name, file, text)
         except Changed:
             raise _refused(
-                name, f"somebody else has changed its {file} in {there.bucket.url}"
+                name, f"somebody else has changed its {file} in {bucket.bucket.url}"
             ) from None
         if file == RECORD and not _is_marked(self.target.clusters / name, self.target):
-            self._share_the_rest(there, name)
+            self._share_the_rest(bucket, name)
 
     def drop(self, name: str, files: tuple[str, ...] = FILES) -> None:
         """Remove a cluster's files from the bucket, its record last."""
-        there = objects(self.target)
-        if there is None:
+        bucket = objects(self.target)
+        if bucket is None:
             return
         for file in sorted(files, key=lambda file: file == RECORD):
-            there.remove(cluster_key(name, file, self.target))
+            bucket.remove(cluster_key(name, file, self.target))
             self._etags[name, file] = None
 
-    def _write(self, there: "Objects", name: str, file: str, text: str) -> None:
+    def _write(self, bucket: "Objects", name: str, file: str, text: str) -> None:
         key, etag = cluster_key(name, file, self.target), self._etags.get((name, file))
-        self._etags[name, file] = there.write(key, text, etag)
+        self._etags[name, file] = bucket.write(key, text, etag)
 
-    def _share_the_rest(self, there: "Objects", name: str) -> None:
+    def _share_the_rest(self, bucket: "Objects", name: str) -> None:
         """Write what this machine already has of a cluster that it shares from now on."""
         place = self.target.clusters / name
         for file in (INVENTORY, HOST_KEYS):
             if (place / file).exists() and self._etags.get((name, file)) is None:
-                self._write(there, name, file, (place / file).read_text())
+                self._write(bucket, name, file, (place / file).read_text())
         write_whole(place / MARK, f"{self.target.backend}\n")
 
 
@@ -146,10 +146,10 @@ def shared_names(target: Target) -> list[str]:
 
     A key with a name that no cluster can have is left out: names become folders of this machine.
     """
-    there = objects(target)
-    if there is None:
+    bucket = objects(target)
+    if bucket is None:
         return []
-    keys = there.keys(there.bucket.key("clusters", ""))
+    keys = bucket.keys(bucket.bucket.key("clusters", ""))
     names = (key.split("/")[-2] for key in keys if key.endswith(f"/{RECORD}"))
     return [name for name in names if is_valid(name, CLUSTER_NAME)]
 
@@ -159,23 +159,23 @@ def try_bucket(target: Target) -> int:
 
     Raises CloudError if the credentials do not allow one of that.
     """
-    there = objects(target)
-    assert there is not None
-    key = there.bucket.key("tries", uuid.uuid4().hex)
-    there.read(key)
-    there.write(key, "", None)
-    there.remove(key)
+    bucket = objects(target)
+    assert bucket is not None
+    key = bucket.bucket.key("tries", uuid.uuid4().hex)
+    bucket.read(key)
+    bucket.write(key, "", None)
+    bucket.remove(key)
     return len(shared_names(target))
 
 
-def _read(name: str, file: str, there: "Objects", target: Target) -> "Stored | None":
+def _read(name: str, file: str, bucket: "Objects", target: Target) -> "Stored | None":
     """Return the object of a cluster, or None; InputError if it is not what it has to be.
 
     What else is wrong with a record or an inventory is found when this machine's copy is read.
     """
     key = cluster_key(name, file, target)
     try:
-        stored = there.read(key)
+        stored = bucket.read(key)
         if stored is not None and file == RECORD:
             record = parse_foreign(_Record, stored.text)
             if record.name != name:
@@ -185,7 +185,7 @@ def _read(name: str, file: str, there: "Objects", target: Target) -> "Stored | N
         if stored is not None and file == HOST_KEYS and not _HOST_KEYS.fullmatch(stored.text):
             raise Malformed("a line is not `HOST TYPE KEY`")  # noqa: TRY301
     except Malformed as error:
-        raise malformed(there.url(key), str(error), name) from None
+        raise malformed(bucket.url(key), str(error), name) from None
     return stored
 
 

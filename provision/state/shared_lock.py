@@ -57,9 +57,9 @@ class Held:
     """A lock that this process holds and renews in a thread, until `release`."""
 
     def __init__(self, name: str, lock: Lock, etag: str, files: SharedFiles) -> None:
-        there = shared.objects(files.target)
-        assert there is not None
-        self._objects, self._key = there, shared.cluster_key(name, shared.LOCK_FILE, files.target)
+        bucket = shared.objects(files.target)
+        assert bucket is not None
+        self._objects, self._key = bucket, shared.cluster_key(name, shared.LOCK_FILE, files.target)
         self._name, self._files = name, files
         self._lock, self._etag = lock, etag
         self._ended = threading.Event()
@@ -105,11 +105,11 @@ def shared_lock(name: str, command: str, files: SharedFiles) -> Iterator[None]:
     The caller has the lock of this machine. Raises InputError with the holder if another command
     holds the lock.
     """
-    there = shared.objects(files.target)
-    if there is None:
+    bucket = shared.objects(files.target)
+    if bucket is None:
         yield
         return
-    held = acquire(name, command, there, files)
+    held = acquire(name, command, bucket, files)
     try:
         yield
     finally:
@@ -122,9 +122,9 @@ def is_held(name: str, target: Target) -> bool:
 
     A malformed lock, which somebody else has written, counts as held until it is stale.
     """
-    there = shared.objects(target)
+    bucket = shared.objects(target)
     try:
-        stored = there.read(shared.cluster_key(name, shared.LOCK_FILE, target)) if there else None
+        stored = bucket.read(shared.cluster_key(name, shared.LOCK_FILE, target)) if bucket else None
         if stored is None or stored.age >= timedelta(seconds=STALE_S):
             return False
         return parse_foreign(Lock, stored.text).machine != _machine(target)
@@ -132,7 +132,7 @@ def is_held(name: str, target: Target) -> bool:
         return True
 
 
-def acquire(name: str, command: str, there: "Objects", files: SharedFiles) -> Held:
+def acquire(name: str, command: str, bucket: "Objects", files: SharedFiles) -> Held:
     """Return the cluster's lock; InputError with the holder if another command has it."""
     target = files.target
     key, now = shared.cluster_key(name, shared.LOCK_FILE, target), datetime.now(UTC)
@@ -149,17 +149,17 @@ def acquire(name: str, command: str, there: "Objects", files: SharedFiles) -> He
     seen: Stored | None = None
     while True:
         try:
-            etag = there.write(key, lock.model_dump_json(), seen.etag if seen else None)
+            etag = bucket.write(key, lock.model_dump_json(), seen.etag if seen else None)
         except Changed:
             try:
-                seen = there.read(key)  # None if the holder has just ended
+                seen = bucket.read(key)  # None if the holder has just ended
                 if seen is not None:
                     _check_free(name, seen, lock)
             except Malformed as error:
                 raise InputError(
                     f"cluster '{name}' is locked by an object that is no lock: {error}",
                     "if nobody changes the cluster, remove it:"
-                    f" {command_text('aws s3 rm {}', there.url(key))}",
+                    f" {command_text('aws s3 rm {}', bucket.url(key))}",
                 ) from error
         else:
             return Held(name, lock, etag, files)

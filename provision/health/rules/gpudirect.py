@@ -18,8 +18,8 @@ def check(_: str, facts: NodeFacts, fleet: AllFacts) -> list[Deviation]:
     if facts.hmem is None or facts.hmem >= expected.efa:
         return []
     seen = f"libfabric finds {facts.hmem}"
-    wanted = f"{expected.efa} EFA devices with GPU memory"
-    return [Deviation(_SUBJECT, wanted, seen, "watch", _WATCH)]
+    required = f"{expected.efa} EFA devices with GPU memory"
+    return [Deviation(_SUBJECT, required, seen, "watch", _WATCH)]
 
 
 _WATCH = "the transport of a run shows whether NCCL uses it: `gpuctl results RUN`"

@@ -35,7 +35,10 @@ def _versions(facts: NodeFacts) -> dict[str, str]:
 def _usual(versions: list[str]) -> str:
     """Return the most frequent version, and of several the newest."""
     counts = Counter(versions)
-    return max(counts, key=lambda one: (counts[one], [int(n) for n in findall(r"\d+", one)], one))
+    return max(
+        counts,
+        key=lambda version: (counts[version], [int(n) for n in findall(r"\d+", version)], version),
+    )
 
 
 RULE = Rule(

@@ -177,10 +177,10 @@ def _setup_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
 
 def _commit(software: Software, pin: str) -> str:
     """Return the release's commit; a cluster file with an unknown release was refused before."""
-    found = commit(software, pin)
-    if found is None:
+    known = commit(software, pin)
+    if known is None:
         raise InputError(f"software.{software} {pin}: its commit is unknown", "add @COMMIT to it")
-    return found
+    return known
 
 
 def _check_values(cluster: Cluster, hardware: Hardware) -> dict[str, str]:
