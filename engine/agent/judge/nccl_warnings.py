@@ -176,7 +176,7 @@ def read_warning(line: str) -> NcclWarning | None:
     for pattern, kind, text in _WARNINGS:
         found = pattern.search(line)
         if found:
-            return NcclWarning(kind, found.expand(text).rstrip())
+            return NcclWarning(kind, found.expand(text))
     return None
 
 

@@ -99,6 +99,13 @@ def test_a_missed_gate_fails_the_run_with_both_figures_and_the_source() -> None:
     assert judged(plan, rows, stand_in=True)[1] == Verdict("failed", 1, 0, marked)
     warned = planned(sizes=("8G",), expect=gate(), verify="warn")
     assert judged(warned, rows) == ([f"warning: {text}"], DONE)
+    judge = Judge(plan)
+    texts = ["# gpuctl: case 1 of 1: x", FLAGS.format(8, 8, 1), *rows]
+    (verdict,) = [event for text in texts for event in judge.hear(printed(text))]
+    assert isinstance(verdict, GateJudged)
+    assert (verdict.cases, verdict.busbw, verdict.expected, verdict.source) == (
+        (1,), 312.4, 380.0, "run file",
+    )  # fmt: skip
 
 
 def test_the_bandwidth_itself_is_enough() -> None:

@@ -12,6 +12,9 @@ from nodes.inventory import Inventory
 from tests.engine.conftest import make_inventory, make_run
 
 
+PRICE = catalogue()["p4d.24xlarge"].price_usd_h or 0.0
+
+
 def cluster(instance_type: str = "p4d.24xlarge", **changes: Any) -> Inventory:
     known = catalogue().get(instance_type)
     inventory = make_inventory(2, known.gpu.count if known else 8)
@@ -63,6 +66,11 @@ def warnings(inventory: Inventory, **needs: Any) -> tuple[str, ...]:
         (
             {"compute_capability": "9.0"},
             "asks for compute capability 9.0, cluster demo (p4d.24xlarge) has 8.0; run it on a"
+            " cluster that has it, or change the run file",
+        ),
+        (
+            {"compute_capability": "10.3"},
+            "asks for compute capability 10.3, cluster demo (p4d.24xlarge) has 8.0; run it on a"
             " cluster that has it, or change the run file",
         ),
         (
@@ -122,12 +130,13 @@ def test_what_does_not_fit_is_one_line(needs: dict[str, Any], line: str) -> None
     [
         ("p4d.24xlarge", {"gpu": ("a100",), "gpus": "1..8", "gpu_memory": "40GB"}),
         ("p4d.24xlarge", {"cpus": "96", "memory": "1152GB", "shm_size": "576GB", "spot": False}),
-        ("p4d.24xlarge", {"max_price": 22.0, "regions": ("us-east-1",), "arch": "x86_64"}),
+        ("p4d.24xlarge", {"max_price": PRICE, "regions": ("us-east-1",), "arch": "x86_64"}),
         ("p4d.24xlarge", {"gpu_memory_total": "320GB", "compute_capability": "8.0"}),
-        ("g5.48xlarge", {"gpu": ("A10G",), "gpu_memory": "24GB"}),
+        ("g5.48xlarge", {"gpu": ("A10G",), "gpu_memory": "24GB", "compute_capability": "8.6"}),
         ("g6e.48xlarge", {"gpu_memory": "48GB"}),
         ("p5en.48xlarge", {"gpu_memory": "141GB"}),
         ("g7e.48xlarge", {"gpu": ("RTXPRO6000",)}),
+        ("p6-b300.48xlarge", {"compute_capability": "10.3"}),
     ],
 )
 def test_what_fits(instance_type: str, needs: dict[str, Any]) -> None:
@@ -141,6 +150,12 @@ def test_all_misfits_are_reported_at_once() -> None:
         "asks for GPUs H100",
         "asks for 2TB.. of memory of a node",
     ]
+
+
+def test_one_gpu_is_one() -> None:
+    assert refusal(make_inventory(2, 1), gpus="2..").startswith(
+        "asks for 2.. GPUs on a node, cluster demo (p4d.24xlarge) has 1 GPU; "
+    )
 
 
 def test_a_type_without_gpus() -> None:
@@ -157,6 +172,7 @@ def test_the_disk_is_the_root_volume_or_nvme() -> None:
         "500GB.. of disk are on the nodes' own NVMe disks alone (8000GB), the root volume has"
         " 200GB",
     )
+    assert warnings(there, disk="8000GB..")[0].startswith("8000GB.. of disk are on the nodes' own")
     assert refusal(there, disk="10TB..") == (
         "asks for 10TB.. of disk on a node, cluster demo (p4d.24xlarge) has 8000GB; raise"
         " `storage.root.gib` of the cluster file"
@@ -177,7 +193,7 @@ def test_the_price_of_spot_instances_is_not_known() -> None:
     assert warnings(there, max_price=5.0) == (
         "max price is not compared: what spot p4d.24xlarge costs today is not known",
     )
-    assert warnings(there, max_price=22.0, spot=True) == ()
+    assert warnings(there, max_price=PRICE, spot=True) == ()
 
 
 def test_another_cluster_than_the_named_one() -> None:

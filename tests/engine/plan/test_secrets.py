@@ -112,6 +112,18 @@ def test_a_file_that_holds_no_secret(folder: Path, text: bytes, expected: str) -
     assert complaint() == expected.format(path=path)
 
 
+def test_a_secret_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "MY_TOKEN"
+    path.mkdir(mode=0o700)
+    assert complaint().startswith(f"secret MY_TOKEN: {path} cannot be read: ")
+    assert "UTF-8" not in complaint()
+    path.rmdir()
+    keep(folder, b"x" * (1 << 20))
+    assert complaint().startswith(f"secret MY_TOKEN: {path} cannot be read: ")
+    monkeypatch.setenv("MY_TOKEN", "")
+    assert complaint() == "secret MY_TOKEN is empty in your environment; set it to a value"
+
+
 HOOK = "https://hooks.slack.com/services/T0/B0/hidden"
 
 
@@ -128,6 +140,16 @@ def test_a_webhooks_url_is_one_too(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert notified("http://10.1.2.3/x", monkeypatch, headers=headers) == both
     command = {"command": "x", "env": {"KEY": {"secret": "MY_TOKEN"}, "A": "b"}}
     assert resolve(make_plan(notify=(command,))) == {"MY_TOKEN": VALUE}
+    (kept,) = make_plan(notify=(command,)).notify
+    assert (kept.to, kept.values, kept.secrets) == ("x", {"A": "b"}, {"KEY": "MY_TOKEN"})
+    (kept,) = make_plan(notify=({"webhook": {"secret": "HOOK"}},)).notify
+    assert (kept.to, kept.to_secret) == ("", "HOOK")
+
+
+def test_a_secret_of_a_command_may_have_any_text(folder: Path) -> None:
+    keep(folder, b"two\nlines")
+    command = {"command": "x", "env": {"KEY": {"secret": "MY_TOKEN"}}}
+    assert resolve(make_plan(notify=(command,))) == {"MY_TOKEN": "two\nlines"}
 
 
 @pytest.mark.parametrize(

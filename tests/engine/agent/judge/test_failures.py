@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from engine.agent.judge.failure_patterns import Clues
 from engine.agent.judge.failures import exit_text, explain
 from engine.agent.judge.findings import Finding
 from engine.contract.head_events import FollowedFailure
@@ -155,3 +156,17 @@ def test_facts_that_are_no_reason_are_warnings_also_of_the_first() -> None:
 )
 def test_a_status_of_a_signal_is_the_signal(code: int, text: str) -> None:
     assert exit_text(code) == text
+
+@pytest.mark.parametrize(
+    ("count", "names"),
+    [
+        (1, "node0"),
+        (4, "node0, node1, node2, node3"),
+        (6, "node0, node1, node2, node3 and 2 more"),
+    ],
+)
+def test_of_many_lost_daemons_the_first_are_named(count: int, names: str) -> None:
+    clues = Clues({f"10.0.0.{number}": f"node{number}" for number in range(8)})
+    for number in range(count):
+        clues.feed(0, f"  Remote daemon: [[6217,0],{number + 1}] on node 10.0.0.{number}")
+    assert clues.facts(0) == [NodeFact("launcher", f"mpirun lost its daemon on {names}")]

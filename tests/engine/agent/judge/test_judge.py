@@ -8,6 +8,7 @@ import pytest
 from engine.agent.judge.findings import Finding
 from engine.agent.judge.output_checks import PIPE, Judge
 from engine.contract.event import NodeEvent
+from engine.contract.head_events import NetworkSeen, OutputJudged
 from engine.contract.plan import NetworkPlan, Verify
 from engine.contract.verdict import Verdict
 from tests.engine.agent.judge.test_numbers import DONE, GOOD, document, judged, row, table
@@ -117,6 +118,18 @@ def test_json_is_judged_once_and_what_is_no_table_says_nothing() -> None:
         *({}, {**wrong, "args": []}, {**wrong, "results": 1}, {**wrong, "nccl_version": "x"}),
     ]
     assert [judge().read_json(1, one) for one in nonsense] == [[]] * 4
+
+
+def test_what_an_earlier_supervisor_found_is_not_reported_again() -> None:
+    lines = [f"{PIPE}entry 2", row(8, 1), SOCKETS, "node0: Test NCCL failure common.cu:1 'x'"]
+    first = judge()
+    heard = [event for line in lines for event in hear(first, line)]
+    assert len(heard) == len(lines)
+    resumed = judge()
+    for event in heard:
+        assert isinstance(event, (NetworkSeen, OutputJudged))
+        resumed.restore(event)
+    assert [event for line in lines for event in hear(resumed, line)] == []
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,11 @@ UNRESPONSIVE = (
             "NCCL's connections were mixed up (bootstrap and proxy): two jobs may use one port",
         ),
         (
+            "misc/socket.cc:441 NCCL WARN socketFinalizeAccept: wrong type 9 != 2",
+            "nccl",
+            "NCCL's connections were mixed up (proxy and type 9): two jobs may use one port",
+        ),
+        (
             "misc/socket.cc:431 NCCL WARN socketFinalizeAccept: wrong magic 1f2 != d3a",
             "nccl",
             "a process of another job connected to NCCL's port",

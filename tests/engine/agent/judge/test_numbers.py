@@ -12,8 +12,8 @@ from engine.agent.judge.output_checks import Judge
 from engine.agent.judge.table_rows import strip_prefix
 from engine.agent.node import nccl_json_files
 from engine.contract.head_events import OutputJudged
-from engine.contract.plan import NetworkPlan, Verify
-from engine.contract.table import Facts
+from engine.contract.plan import Case, NetworkPlan, Sweep, Verify
+from engine.contract.table import Facts, Timing
 from engine.contract.verdict import Verdict
 from tests.engine.agent.judge.test_nccl_tests import out
 from tests.engine.bare_events import findings, printed
@@ -153,6 +153,29 @@ def test_lost_rows_are_told_and_fail_nothing() -> None:
     assert told == [
         "warning: all_reduce on node1: 1 row could not be read, other output went through them"
     ]
+    assert judged(table(row(8)))[0] == [
+        "warning: all_reduce on node1: 2 rows could not be read, other output went through them"
+    ]
+
+
+@pytest.mark.parametrize("lines", [table(row(8)), [FLAGS.format(8, 8, 1)] * 2])
+def test_a_warning_about_a_table_is_of_the_node_that_printed_it(lines: list[str]) -> None:
+    judge = Judge(bare_plan([bare_node(0), bare_node(1)]))
+    heard = [event for line in lines for event in judge.hear(printed(line, rank=1))]
+    (warning,) = findings(heard + judge.end(DONE)[0])
+    assert (warning.level, warning.rank) == ("warning", 1)
+
+
+def test_the_case_is_named_where_a_run_has_several() -> None:
+    cases = tuple(Case(number, "a title", "all_reduce", 8, 8) for number in (1, 2))
+    for known, place in ((cases, ", case 2 of 2"), (cases[:1], "")):
+        judge = Judge(replace(bare_plan([bare_node(0)]), sweep=Sweep(known)))
+        judge.hear(printed("# gpuctl: case 2 of 2: all_reduce"))
+        (wrong,) = findings(judge.hear(printed(row(8, 1))))
+        assert wrong.text == (
+            f"wrong data: nccl-tests on node0{place} has 1 wrong value at 8 bytes, out-of-place"
+            " (float, sum)"
+        )
 
 
 def test_a_row_put_together_again_is_not_wrong_where_the_footer_denies_it() -> None:
@@ -281,9 +304,20 @@ def test_nccl_tests_own_json_is_read(typo: str) -> None:
     own, in_place = told.rows[1].out_of_place, told.rows[0].in_place
     assert own is not None
     assert in_place is not None
-    assert (own.time_us, own.wrong, own.iterations) == (51.25, 0, (1.0, 2.0, 2.0, 3.5))
+    assert own == Timing(51.25, 0.02, 0.04, 0, iterations=(1.0, 2.0, 2.0, 3.5))
     assert in_place.wrong is None
+    assert [row.count for row in told.rows] == [2, 4]
     assert told.ranks[0].pci == "0000:10:1c"
+
+
+def test_a_time_of_the_cpu_stands_for_one_that_is_not_there() -> None:
+    """nccl-tests writes `cpu_time` with `-C 1` (src/util.cu of 2.17.3 to 2.19.6)."""
+    written = document()
+    for result in written["results"]:
+        result["out_of_place"]["cpu_time"] = result["out_of_place"].pop("time") + 1
+    own = table_json.read(written, 0).rows[0].out_of_place
+    assert own is not None
+    assert own.time_us == 52.25
 
 
 def test_json_is_laid_over_the_text_and_finds_rows_that_were_lost() -> None:

@@ -208,3 +208,32 @@ def test_one_rank_of_the_plan_is_enough_for_a_node_to_be_wanted() -> None:
     first, second = replace(NODES[0], processes=2), replace(NODES[1], processes=1)
     assert ends(*ranks, "#", nodes=[first, NODES[1]]) == ([], [])
     assert ends(*ranks, "#", nodes=[first, second]) == ([], [Finding("fault", 0, TRAP.format(2))])
+
+def test_what_an_earlier_supervisor_found_of_a_node_is_not_found_again() -> None:
+    few = "NET/OFI Selected provider is efa, fabric is efa (found 3 nics)"
+    ranks = [RANK.format(number) for number in range(16)]
+    lines = [f"ip-10-0-0-5:41:77 [0] NCCL INFO {text}" for text in (few, *[WAY] * 4)] + ranks
+    first = Proof(network(), NODES)
+    found = [one for line in lines for one in first.feed(0, "stdout", line)]
+    found += first.final_findings()
+    assert len(found) == 4  # few interfaces, a proof, the host's memory, one host
+    resumed = Proof(network(), NODES)
+    for finding in found:
+        resumed.restore(finding)
+    resumed.restore(found[0])  # in any order
+    assert [one for line in lines for one in resumed.feed(0, "stdout", line)] == []
+    assert resumed.final_findings() == []
+
+
+def test_ranks_on_one_host_are_a_fault_of_that_node_by_its_full_name_too() -> None:
+    for host in ("ip-10-0-0-6", "ip-10-0-0-6.ec2.internal"):
+        ranks = [RANK.format(number).replace("ip-10-0-0-5", host) for number in range(16)]
+        (fault,) = ends(*ranks)[1]
+        assert fault.rank == 1
+
+
+def test_every_process_with_a_wrong_network_is_asked_at_the_end() -> None:
+    proof = Proof(network(), NODES)
+    for host in ("ip-10-0-0-5", "ip-10-0-0-6"):
+        assert proof.feed(0, "stdout", f"{host}:41:77 [0] NCCL INFO Using network Socket") == []
+    assert [(one.level, one.rank) for one in proof.final_findings()] == [("fault", 0), ("fault", 1)]

@@ -98,6 +98,8 @@ def test_a_killed_supervisor_loses_and_doubles_no_table() -> None:
         assert collected(kept) == whole()
         reads = [event for event in kept if isinstance(event, TableRead)]
         assert len(reads) == len(set(map(str, reads)))
+        facts = [(event.table, event.facts) for event in reads if event.facts is not None]
+        assert len(facts) == len(set(map(str, facts)))
 
 
 def test_a_supervisor_that_was_killed_at_the_end_records_no_table_twice() -> None:
@@ -192,9 +194,9 @@ def test_what_is_recorded_of_tables_is_bounded() -> None:
     reads = [event for event in events if isinstance(event, TableRead)]
     assert sum(len(event.rows) for event in reads) + len({event.table for event in reads}) == 21
     assert sum(len(event.ranks) for event in reads) == 6
-    warnings = [event.text for event in events if isinstance(event, OutputJudged)]
-    assert [text for text in warnings if "ranks" in text] == [
-        "the run's tables have more than 6 ranks: the rest is not kept"
+    warnings = [event for event in events if isinstance(event, OutputJudged)]
+    assert [(event.level, event.text) for event in warnings if "ranks" in event.text] == [
+        ("warning", "the run's tables have more than 6 ranks: the rest is not kept")
     ]
 
 
