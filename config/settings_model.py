@@ -32,6 +32,9 @@ class Settings(Model):
     check_permissions: bool | None = Field(
         default=None, description="Whether `plan` and `up` end if a permission is missing."
     )
+    gc_regions: tuple[Annotated[str, Field(pattern=REGION)], ...] | None = Field(
+        default=None, min_length=1, description="The regions that `gpuctl gc` searches."
+    )
     lifetime: Duration | None = Field(
         default=None, description="`lifetime.max` of clusters whose file has no `lifetime`."
     )
@@ -87,6 +90,8 @@ def _unknown_profile(model: SettingsFile) -> list[Mistake]:
 def value_of_text(name: str, text: str, variable: str) -> Any:
     """Return a setting's value of a variable's text; InputError if it is no such value."""
     value: Any = {"true": True, "false": False}.get(text, text) if _is_switch(name) else text
+    if name == "gc_regions":
+        value = tuple(text.split(","))
     try:
         return getattr(Settings.model_validate({name: value}), name)
     except ValidationError as error:

@@ -307,7 +307,8 @@ def gc(
     """Find resources that no cluster uses any more; with `remove` remove those that are orphaned.
 
     `doubtful` also removes what another machine of yours may still use. What belongs to one of
-    `owners` (ARNs) counts as yours. `region="all"` searches all regions.
+    `owners` (ARNs) counts as yours. It searches all regions that the account has enabled, or
+    `region`.
     """
     caller = caller_of(options)
     survey = orphans.find(caller.target, owners=owners, watcher=caller.watcher)

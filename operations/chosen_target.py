@@ -18,17 +18,15 @@ from lab.places import Places
 if TYPE_CHECKING:
     from provision.state.store import ClusterStore
 
-__all__ = ["ALL_REGIONS", "DEFAULT_LAB", "ChosenTarget", "Places", "choose"]
-
-ALL_REGIONS = "all"
-"""The region's name that means all regions, for commands that can ask them."""
+__all__ = ["DEFAULT_LAB", "ChosenTarget", "Places", "choose"]
 
 
 @dataclass(frozen=True)
 class ChosenTarget:
     """The target that a command's options and the user's settings choose. `lab` is None for AWS.
 
-    `region` is the option's; `default_region` counts where the cluster file has none.
+    `region` is the option's; `default_region` counts where the cluster file has none. `gc_regions`
+    are the regions that `gc` searches without the option, empty for all.
     """
 
     lab: Places | None = None
@@ -38,6 +36,7 @@ class ChosenTarget:
     default_region: str | None = None
     owner: str = ""
     check_permissions: bool = True
+    gc_regions: tuple[str, ...] = ()
 
     @property
     def state(self) -> Path:
@@ -71,8 +70,6 @@ class ChosenTarget:
 
     def _target(self, region: str | None) -> Target:
         chosen = self.region or region or self.default_region
-        if chosen == ALL_REGIONS:
-            raise InputError(f"--region {ALL_REGIONS} is for `gpuctl gc` alone", "name one region")
         if self.lab:
             return lifecycle.target(self.lab, chosen or "us-east-1", self.backend)
         if chosen is None:
@@ -157,4 +154,5 @@ def choose(
         chosen["region"],
         chosen["owner"] or "",
         chosen["check_permissions"],
+        chosen["gc_regions"] or (),
     )

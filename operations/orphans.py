@@ -1,10 +1,9 @@
 """Resources that no cluster uses any more, and their removal."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from config.target import Target
-from operations.chosen_target import ALL_REGIONS, ChosenTarget
+from operations.chosen_target import ChosenTarget
 from operations.watcher import LoggingWatcher, Watcher
 from provision import gc
 from provision.gc import Collected, Survey
@@ -19,14 +18,16 @@ def find(
     owners: Collection[str] = (),
     watcher: Watcher = LoggingWatcher(),
 ) -> Survey:
-    """Return every cluster of which something exists in the target's region, or in all regions.
+    """Return every cluster of which something exists in the searched regions.
 
-    What belongs to one of `owners` counts as this caller's. Raises CloudError if no region answers.
+    They are the region of the option, else those of the setting `gc_regions`, else all that the
+    account has enabled. What belongs to one of `owners` counts as this caller's. Raises CloudError
+    if no region answers, or if EC2 does not list the enabled ones.
     """
     chosen.require_lab()
     target = _target(chosen)
-    is_everywhere = chosen.region == ALL_REGIONS
-    regions = gc.enabled_regions(target) if is_everywhere else (target.region,)
+    regions = (chosen.region,) if chosen.region else chosen.gc_regions
+    regions = regions or gc.enabled_regions(target)
     return gc.survey(target, regions, watcher.report, owners)
 
 
@@ -46,7 +47,5 @@ def remove(
 
 
 def _target(chosen: ChosenTarget) -> Target:
-    """Return a target in the chosen region; for all regions in one that lists the enabled ones."""
-    if chosen.region == ALL_REGIONS:
-        return replace(chosen, region=None).target("us-east-1")
-    return chosen.target()
+    """Return a target in a region that lists the enabled ones."""
+    return chosen.target(chosen.default_region or "us-east-1")

@@ -57,11 +57,14 @@ class Collected:
 def enabled_regions(target: Target) -> tuple[str, ...]:
     """Return the regions that the account has enabled, by name.
 
-    Without AllRegions EC2 lists only those
+    Raises CloudError if EC2 does not list them. Without AllRegions it lists only those
     (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeRegions.html, 2026-11-23).
     """
-    with aws_errors():
-        regions = client(target, "ec2").describe_regions()["Regions"]
+    try:
+        with aws_errors():
+            regions = client(target, "ec2").describe_regions()["Regions"]
+    except CloudError as error:
+        raise error.with_added_hint("name a region with --region") from error
     return tuple(sorted(resource["RegionName"] for resource in regions))
 
 

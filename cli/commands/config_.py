@@ -49,6 +49,8 @@ def _text(setting: "Setting") -> str | None:
         return None
     if setting.name == "lifetime":
         return duration.format_duration(setting.value)
+    if isinstance(setting.value, tuple):
+        return ",".join(setting.value)
     if isinstance(setting.value, bool):
         return str(setting.value).lower()
     return str(setting.value)

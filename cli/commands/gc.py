@@ -32,11 +32,11 @@ def gc(
 ) -> None:
     """Find resources that no cluster uses any more, and remove them.
 
-    It searches the target's region, or all that the account has enabled. On a terminal it asks
-    whether to remove what it found.
+    It searches all regions that the account has enabled, or the one of --region. On a terminal it
+    asks whether to remove what it found.
 
-    $ gpuctl gc --region all
-    $ gpuctl gc --region all --remove --yes
+    $ gpuctl gc
+    $ gpuctl gc --region us-east-1 --remove --yes
     """
     chosen, out = chosen_target(context), output(context)
     if not remove and (doubtful or yes):

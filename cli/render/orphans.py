@@ -32,7 +32,20 @@ def orphan_lines(survey: "Survey", out: "Output") -> "Iterator[str]":
     for cluster in survey.clusters:
         if cluster.verdict in ("recorded", "foreign"):
             yield _in_use(cluster)
+    if len(survey.regions) + len(survey.failed) > 1:
+        yield from _regions(survey, out)
     yield _total(survey)
+
+
+def _regions(survey: "Survey", out: "Output") -> "list[str]":
+    """Return a line for each region: what exists there, and its price."""
+    rows = []
+    for region in survey.regions:
+        clusters = [cluster for cluster in survey.clusters if cluster.region == region]
+        usd = price(sum(cluster.hourly_usd for cluster in clusters)) if clusters else ""
+        rows.append((region, count_text(clusters) if clusters else "nothing", usd))
+    rows += [(line.partition(":")[0], "not known: no answer", "") for line in survey.failed]
+    return out.table(("REGION", "FOUND", "PER HOUR"), sorted(rows), right=("PER HOUR",))
 
 
 def _leftover(cluster: "FoundCluster", out: "Output") -> "Iterator[str]":

@@ -17,7 +17,8 @@ def loss_lines(losses: "Losses") -> list[str]:
     spent = "cost unknown" if usd is None else f"about {money(usd)} so far"
     return [
         f"Cluster {losses.name} ({losses.id or 'without id'}) in {losses.region},"
-        f" owner {losses.owner}: {machines or 'no machine'}, up {elapsed(losses.seconds_up)}, {spent}",
+        f" owner {losses.owner}: {machines or 'no machine'},"
+        f" up {elapsed(losses.seconds_up)}, {spent}",
         *(f"  lost: {line}" for line in losses.data),
         *(f"  stays: {line}" for line in losses.stays),
         "  stays: logs, results and outputs of its runs on this machine",

@@ -44,6 +44,7 @@ def test_each_value_and_where_it_comes_from(file: Path, tmp_path: Path) -> None:
                 ("aws_profile", "research", "--profile"),
                 ("backend", "-", "a folder in `state`"),
                 ("check_permissions", "true", "default"),
+                ("gc_regions", "-", "all that the account has enabled"),
                 ("lifetime", "8h", f"{file}:2"),
                 ("owner", "-", "the ARN of your credentials"),
                 ("pulumi", "-", "`pulumi` on PATH, or gpuctl's own"),

@@ -81,8 +81,12 @@ def mine(cluster_id: str) -> dict[str, str]:
     return {"gpuctl:id": cluster_id, "gpuctl:owner": ME}
 
 
-def gc(*options: str) -> Result:
+def everywhere(*options: str) -> Result:
     return CliRunner().invoke(app, ["gc", *options])
+
+
+def gc(*options: str) -> Result:
+    return everywhere("--region", "us-east-1", *options)
 
 
 def test_what_was_planted_in_two_regions_goes_and_the_rest_stays(
@@ -98,7 +102,7 @@ def test_what_was_planted_in_two_regions_goes_and_the_rest_stays(
     ClusterStore(there).write(with_id("dddd", region=WEST))
     client(there, "ec2").create_vpc(CidrBlock="10.9.0.0/16")  # without any tag
 
-    done = gc("--region", "all", "--remove", "--yes", "--json")
+    done = everywhere("--remove", "--yes", "--json")
     assert done.exit_code == 0, done.output
     listed = json.loads(done.stdout)
     found = {(one["name"], one["region"]): one for one in listed["clusters"]}
@@ -216,10 +220,13 @@ def test_a_region_that_does_not_answer_is_named(
         return ask(self, operation, request)
 
     monkeypatch.setattr(BaseClient, "_make_api_call", asked)
-    done = gc("--region", "all")
-    assert done.stdout.splitlines()[-1] == (
-        "Nothing is orphaned in us-east-1 of account 123456789012."
-    )
+    done = everywhere()
+    assert done.stdout.splitlines()[1:] == [
+        "REGION     FOUND                 PER HOUR",
+        "us-east-1  nothing",
+        "us-west-2  not known: no answer",
+        "Nothing is orphaned in us-east-1 of account 123456789012.",
+    ]
     assert done.stderr == (
         "gpuctl: warning: these credentials may not list IAM roles (iam:ListRoles, iam:GetRole) in"
         " us-east-1: gpuctl assumes that there is none\n"
@@ -231,10 +238,46 @@ def test_a_region_that_does_not_answer_is_named(
     )
 
 
-def test_all_regions_are_for_gc_alone(remembered: Target) -> None:
-    done = CliRunner().invoke(app, ["status", "--region", "all"])
-    assert isinstance(done.exception, InputError)
-    assert str(done.exception) == "--region all is for `gpuctl gc` alone; name one region"
+def test_the_setting_says_which_regions_are_searched(
+    there: Target, old: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for region in ("us-east-1", WEST, "eu-west-1"):
+        ec2 = client(replace(there, region=region), "ec2")
+        address = ec2.allocate_address(TagSpecifications=test_sweep.tagged("elastic-ip", "left"))
+        ec2.create_tags(
+            Resources=[address["AllocationId"]],
+            Tags=[{"Key": key, "Value": value} for key, value in mine("aaaa").items()],
+        )
+    monkeypatch.setenv("GPUCTL_GC_REGIONS", f"{WEST},us-east-1,ap-south-1")
+    lines = everywhere().stdout.splitlines()
+    assert lines[-5:] == [
+        "REGION      FOUND                    PER HOUR",
+        "ap-south-1  nothing",
+        "us-east-1   1 resource of 1 cluster    $0.005",
+        "us-west-2   1 resource of 1 cluster    $0.005",
+        "2 resources of 2 clusters in 3 regions of account 123456789012, without a record on this"
+        " machine: $0.010 per hour, $0.24 per day at list prices.",
+    ]
+    assert "eu-west-1" in everywhere("--region", "eu-west-1").stdout
+
+
+def test_who_may_not_list_the_regions_names_one(
+    there: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
+
+    def asked(self: Any, operation: str, request: object) -> Any:
+        if operation == "DescribeRegions":
+            raise ClientError({"Error": {"Code": "UnauthorizedOperation"}}, operation)
+        return ask(self, operation, request)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", asked)
+    assert gc().exit_code == 0
+    assert str(everywhere().exception) == (
+        "AWS refused DescribeRegions: UnauthorizedOperation: AWS gives no reason; let an"
+        " administrator allow this action: `gpuctl iam-policy` prints the least policy; name a"
+        " region with --region"
+    )
 
 
 def test_a_terminal_is_asked_for_what_is_orphaned_and_for_each_doubt(

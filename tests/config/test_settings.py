@@ -47,6 +47,7 @@ def test_without_a_file_everything_is_the_default(tmp_path: Path) -> None:
         "aws_profile": None,
         "backend": None,
         "check_permissions": True,
+        "gc_regions": None,
         "lifetime": None,
         "owner": None,
         "pulumi": None,
