@@ -109,9 +109,9 @@ class Root(CommandGroup):
 
 def _made(name: str, entry: _Entry) -> Any:
     """Return the command, as typer makes it of its function, or the group of its typer."""
-    found = getattr(import_module(f"cli.commands.{entry.module}"), entry.name)
-    if isinstance(found, typer.Typer):
-        group: Any = typer.main.get_command(found)
+    command = getattr(import_module(f"cli.commands.{entry.module}"), entry.name)
+    if isinstance(command, typer.Typer):
+        group: Any = typer.main.get_command(command)
         group.name, group.rich_help_panel = name, entry.panel
         return group
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -121,5 +121,5 @@ def _made(name: str, entry: _Entry) -> Any:
         rich_help_panel=entry.panel,
         epilog=entry.page or None,
         hidden=entry.hidden,
-    )(found)
+    )(command)
     return typer.main.get_command(alone)

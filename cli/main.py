@@ -37,8 +37,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(shown: bool) -> None:
+    if shown:
         Output().say(f"gpuctl {gpuctl_version()}")
         raise typer.Exit
 

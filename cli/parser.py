@@ -126,8 +126,8 @@ def _with_shared(own: list[Any], ctx: Any, has_json: bool = True) -> list[Any]:
     """Return a command's parameters with the shared options, the root's, in front of --help."""
     if ctx.parent is None:
         return own
-    wanted = SHARED if has_json else SHARED - {"as_json"}
-    shared = (param for param in ctx.find_root().command.params if param.name in wanted)
+    names = SHARED if has_json else SHARED - {"as_json"}
+    shared = (param for param in ctx.find_root().command.params if param.name in names)
     return [*own[:-1], *shared, *own[-1:]]
 
 

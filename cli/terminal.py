@@ -27,8 +27,8 @@ def shown(text: str, is_plain: bool = False) -> str:
     return _CONTROLS.sub(_visible_plain if is_plain else _visible, text)
 
 
-def _visible(found: "re.Match[str]") -> str:
-    control = found[0]
+def _visible(match: "re.Match[str]") -> str:
+    control = match[0]
     if len(control) > 1:
         return control
     code = ord(control)
@@ -37,13 +37,13 @@ def _visible(found: "re.Match[str]") -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
-def _visible_plain(found: "re.Match[str]") -> str:
-    return "" if len(found[0]) > 1 else _visible(found)
+def _visible_plain(match: "re.Match[str]") -> str:
+    return "" if len(match[0]) > 1 else _visible(match)
 
 
 def json_text(text: str) -> str:
     """Return the JSON text with all that could act on a terminal escaped; its values are equal."""
-    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_line(text: str, to: TextIO | None = None) -> None:

@@ -60,8 +60,8 @@ def _read_once(table: Path, change: tuple[int, ...]) -> Mapping[str, tuple[str, 
 
 
 def _read(table: Path) -> dict[str, tuple[str, ...]]:
-    found = json.loads(table.read_text())
-    return {name: tuple(arguments) for name, arguments in found.items()}
+    faults = json.loads(table.read_text())
+    return {name: tuple(arguments) for name, arguments in faults.items()}
 
 
 def write(table: Path, faults: Mapping[str, Sequence[str]]) -> None:

@@ -13,7 +13,7 @@ from lab.network import bridge
 from lab.places import Places
 
 
-def found(places: Places) -> tuple[str, ...]:
+def find(places: Places) -> tuple[str, ...]:
     """Return the lab's remains (`machine i-0abc…`, `route 198.18.0.0/16`) without changing any.
 
     Interrupted images belong to no lab, so they are in every lab's result.
@@ -29,7 +29,7 @@ def clear(places: Places) -> tuple[str, ...]:
 
     Raise LabError if something cannot be removed.
     """
-    removed = found(places)
+    removed = find(places)
     for name in _machines(places):
         cgroups.kill(places, name)
         machine.remove(places, name)

@@ -108,8 +108,8 @@ def status(places: Places) -> LabStatus:
 
 def others(places: Places) -> tuple[LabStatus, ...]:
     """Return the labs of this machine that are up besides this one, by name."""
-    found = (status(lab) for lab in everywhere() if lab != places)
-    return tuple(lab for lab in found if lab.up)
+    statuses = (status(lab) for lab in everywhere() if lab != places)
+    return tuple(lab for lab in statuses if lab.up)
 
 
 def present() -> tuple[Places, ...]:
@@ -117,7 +117,7 @@ def present() -> tuple[Places, ...]:
     return tuple(
         lab
         for lab in everywhere()
-        if lab.is_default or state.daemon_pid(lab) or bridge.of(lab) or leftovers.found(lab)
+        if lab.is_default or state.daemon_pid(lab) or bridge.of(lab) or leftovers.find(lab)
     )
 
 

@@ -53,8 +53,8 @@ def record(places: Places) -> LabRecord | None:
     if daemon_pid(places) is None:
         return None
     try:
-        found = json.loads(places.record.read_text())
-        return LabRecord(**{**found, "key": AccessKey(**found["key"])})
+        content = json.loads(places.record.read_text())
+        return LabRecord(**{**content, "key": AccessKey(**content["key"])})
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
 

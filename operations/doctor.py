@@ -114,14 +114,14 @@ def _permissions(chosen: ChosenTarget) -> Iterator[Check]:
     try:
         with suppress(GpuctlError):  # without the permission to ask it counts as missing
             nodes = RoleOfNodes(find_boundary(target, who))
-        found = missing_permissions(target, who, needed(COMMANDS, FEATURES), nodes)
+        lacking = missing_permissions(target, who, needed(COMMANDS, FEATURES), nodes)
     except GpuctlError as error:
         remedy = "allow iam:SimulatePrincipalPolicy"
         yield Check("permissions", f"not known: {error.message}", remedy, needed=False)
         return
     remedy = "`gpuctl iam-policy` prints a policy that allows them"
-    missing = [action for action in found.required if action in basic]
-    others = [action for action in found.required if action not in basic]
+    missing = [action for action in lacking.required if action in basic]
+    others = [action for action in lacking.required if action not in basic]
     if not missing:
         yield Check("permissions", "all that every cluster needs")
     else:
@@ -129,10 +129,10 @@ def _permissions(chosen: ChosenTarget) -> Iterator[Check]:
     if others:
         seen = f"missing for Session Manager, shared storage or spot: {', '.join(others)}"
         yield Check("permissions", seen, remedy, needed=False)
-    if found.unbounded:
-        seen = f"missing for Session Manager: {found.without_boundary}"
+    if lacking.unbounded:
+        seen = f"missing for Session Manager: {lacking.without_boundary}"
         yield Check("permissions", seen, CREATE, needed=False)
-    for warning in found.warnings:
+    for warning in lacking.warnings:
         yield Check("permissions", warning, remedy, needed=False)
 
 

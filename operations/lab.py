@@ -48,7 +48,7 @@ def status(chosen: ChosenTarget) -> Labs:
 
 def leftovers(chosen: ChosenTarget) -> tuple[str, ...]:
     """Return what a lab that is down has left on this machine."""
-    return tuple(lab_leftovers.found(chosen.chosen_lab))
+    return tuple(lab_leftovers.find(chosen.chosen_lab))
 
 
 def images(

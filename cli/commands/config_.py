@@ -25,21 +25,21 @@ def config(context: typer.Context) -> None:
     """
     given, out = options(context), output(context)
     flags = {"region": given.region, "aws_profile": given.profile, "backend": given.backend}
-    found = list(settings(flags).values())
+    values = list(settings(flags).values())
     path = settings_file()
     document = {
         "file": str(path) if path.exists() else None,
         "settings": {
-            setting.name: {"value": _text(setting), "from": setting.source} for setting in found
+            setting.name: {"value": _text(setting), "from": setting.source} for setting in values
         },
     }
-    out.show(document, _lines(found, out))
+    out.show(document, _lines(values, out))
     if not out.as_json:
         out.say(f"File: {path}{'' if path.exists() else ' (it does not exist)'}")
 
 
-def _lines(found: "list[Setting]", out: "Output") -> "Iterator[str]":
-    rows = ((setting.name, _text(setting) or "-", setting.source) for setting in found)
+def _lines(values: "list[Setting]", out: "Output") -> "Iterator[str]":
+    rows = ((setting.name, _text(setting) or "-", setting.source) for setting in values)
     yield from out.table(("SETTING", "VALUE", "FROM"), rows)
 
 

@@ -22,5 +22,5 @@ def explain(
     $ gpuctl explain VcpuLimitExceeded
     $ gpuctl explain cluster.capacity.type
     """
-    found = explanation.explain(name)
-    output(context).show(asdict(found), view.lines(found))
+    explained = explanation.explain(name)
+    output(context).show(asdict(explained), view.lines(explained))

@@ -41,7 +41,7 @@ def logs(
     $ gpuctl logs --rank 0,8-15 --since 10m --grep 'loss|error' --tail 100
     """
     chosen, out = chosen_target(context), output(context)
-    lines = log_filter.wanted(rank, since, grep)
+    lines = log_filter.line_filter(rank, since, grep)
     record = chosen_run(chosen, run, out)
     run_log.check_kept(chosen, record)
     view = log_view.LogView(lines, out, record.nodes, folds, tail)

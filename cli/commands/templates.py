@@ -21,17 +21,17 @@ def templates(context: typer.Context) -> None:
 
     $ gpuctl templates
     """
-    out, found = output(context), loading.templates()
-    out.show([vars(template) for template in found], _lines(found, out))
+    out, known = output(context), loading.templates()
+    out.show([vars(template) for template in known], _lines(known, out))
 
 
-def _lines(found: "tuple[Template, ...]", out: "Output") -> "Iterator[str]":
+def _lines(templates: "tuple[Template, ...]", out: "Output") -> "Iterator[str]":
     rows = (
         (
             template.name,
             template.type,
             template.summary + (f" ({template.path})" if template.is_users else ""),
         )
-        for template in found
+        for template in templates
     )
     yield from out.table(("TEMPLATE", "TYPE", "SUMMARY"), rows)

@@ -32,10 +32,10 @@ def validate(
     out = output(context)
     given = substitutions.Substitutions(tuple(set_ or ()), runtimes)
     manifest = overrides.Overrides(manifest=given)
-    found = {path: load.check(path, manifest, is_strict=strict) for path in files}
+    by_path = {path: load.check(path, manifest, is_strict=strict) for path in files}
     errors = [
         complaint
-        for complaints in found.values()
+        for complaints in by_path.values()
         for complaint in complaints
         if complaint.severity == "error"
     ]
@@ -48,11 +48,11 @@ def validate(
                     {**vars(complaint), "severity": complaint.severity} for complaint in complaints
                 ],
             }
-            for path, complaints in found.items()
+            for path, complaints in by_path.items()
         ]
         out.show(document, ())
         raise typer.Exit(InvalidFiles.exit_code if errors else 0)
-    for path, complaints in found.items():
+    for path, complaints in by_path.items():
         for diagnostic in load.fold_ignored(complaints):
             if diagnostic.severity != "error":
                 out.say(str(diagnostic))

@@ -21,7 +21,7 @@ QUIET_S = 0.5
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LineFilter:
     """The conditions on a line: one of `ranks`, a time from `since` on, a match of `pattern`."""
 
     ranks: frozenset[int] | None = None
@@ -37,9 +37,9 @@ class Wanted:
         return self.pattern is None or bool(self.pattern.search(COLOUR.sub("", text)))
 
 
-def wanted(ranks: str | None, since: str | None, pattern: str | None) -> Wanted:
+def line_filter(ranks: str | None, since: str | None, pattern: str | None) -> LineFilter:
     """Return the options as a value; InputError names a wrong one."""
-    return Wanted(
+    return LineFilter(
         None if ranks is None else parse_ranks(ranks),
         0.0 if since is None else time.time() - _age(since),
         None if pattern is None else _pattern(pattern),
@@ -50,8 +50,8 @@ def parse_ranks(text: str) -> frozenset[int]:
     """Return the ranks of `0,8-15`."""
     ranks: set[int] = set()
     for term in text.split(","):
-        found = _RANKS.fullmatch(term.strip())
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        match = _RANKS.fullmatch(term.strip())
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if first > last:
             hint = "write numbers and ranges: --rank 0,8-15"
             raise InputError(f"--rank {text}: `{term}` is no rank", hint)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cli.render.lines import LineView, dropped_lines
-from cli.render.log_filter import Tail, Wanted
+from cli.render.log_filter import LineFilter, Tail
 from engine.contract.event import Event
 from engine.contract.head_events import OutputDropped, RunFinished
 from engine.contract.worker_events import Output
@@ -20,9 +20,9 @@ class LogView:
     """Prints the wanted lines of a run's events."""
 
     def __init__(
-        self, lines: Wanted, out: "Out", nodes: int, folds: bool, tail: int | None
+        self, lines: LineFilter, out: "Out", nodes: int, folds: bool, tail: int | None
     ) -> None:
-        self._wanted, self._out = lines, out
+        self._filter, self._out = lines, out
         self._view = LineView(out, nodes, folds)
         self._lines = run_events.WholeLines()
         show = self._record if out.as_json else self._view.show
@@ -33,16 +33,16 @@ class LogView:
 
     def event(self, event: Event) -> None:
         """Print the lines that the event completes."""
-        if isinstance(event, Output) and self._wanted.has(event.rank, event.time):
+        if isinstance(event, Output) and self._filter.has(event.rank, event.time):
             self._print(self._lines.feed(event))
-            if self._tail is None and self._wanted.pattern is None:
+            if self._tail is None and self._filter.pattern is None:
                 self._view.show_state(event.rank, self._lines.state(event.rank, event.stream))
         elif isinstance(event, RunFinished):
             self.is_complete = True
         elif isinstance(event, OutputDropped):
             self._print(self._lines.rest())
             lines = dropped_lines(event)
-            self._show([line for line in lines if self._wanted.has(line.rank, line.time)])
+            self._show([line for line in lines if self._filter.has(line.rank, line.time)])
 
     def end(self) -> None:
         """Print what is not complete."""
@@ -53,8 +53,8 @@ class LogView:
         self._view.clear()
 
     def _print(self, lines: Sequence["Line"]) -> None:
-        if self._wanted.pattern is not None:
-            lines = [line for line in lines if self._wanted.matches(line.text)]
+        if self._filter.pattern is not None:
+            lines = [line for line in lines if self._filter.matches(line.text)]
         self._show(lines)
 
     def _record(self, lines: Sequence["Line"]) -> None:

@@ -151,8 +151,8 @@ def storage_lines(resolved: "Resolved") -> list[str]:
             " data and all; not in the cost"
         )
     if disks:
-        one = "its own disk" if disks == 1 else f"its own {disks} disks, striped,"
-        lines.append(f"Scratch: {one} at {storage.scratch} of each node; lost with the instance")
+        disk = "its own disk" if disks == 1 else f"its own {disks} disks, striped,"
+        lines.append(f"Scratch: {disk} at {storage.scratch} of each node; lost with the instance")
     return lines
 
 

@@ -74,7 +74,9 @@ def _reasons(proposal: "Proposal") -> "Iterator[str]":
         why = f"is the cheapest of the {len(proposal.offers)} types that fit"
     yield f"{chosen.instance_type} {why} ({proposal.compared} compared)."
     if proposal.excluded:
-        parts = (f"{wanted} (excludes {count})" for wanted, count in proposal.excluded.items())
+        parts = (
+            f"{requirement} (excludes {count})" for requirement, count in proposal.excluded.items()
+        )
         yield f"The file asks for {', '.join(parts)}."
     if others:
         listed = [

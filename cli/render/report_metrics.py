@@ -13,7 +13,7 @@ def idle_lines(report: Report) -> list[str]:
     """Return which GPUs were idle while the run went on, and what they cost at list price."""
     setting = report.setting
     price = None if setting is None else price_usd_h(setting.instance_type)
-    found = [
+    costs = [
         idle_cost(
             report.node(node.rank),
             [(gpu.gpu, gpu.idle_s) for gpu in node.gpus],
@@ -22,7 +22,7 @@ def idle_lines(report: Report) -> list[str]:
         )
         for node in report.used
     ]
-    return [idle_text(cost) for cost in found if cost is not None]
+    return [idle_text(cost) for cost in costs if cost is not None]
 
 
 def curves(report: Report) -> Iterable[Spec]:

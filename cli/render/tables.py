@@ -28,7 +28,7 @@ def table_lines(table: "Table", node: str, out: "Output") -> list[str]:
         texts = (_half(half, table.facts.is_checked) for half in (row.out_of_place, row.in_place))
         rows.append((str(row.size), row.dtype, op, *chain.from_iterable(texts)))
     lines = out.table(head, rows, right=head)
-    case = [f"Case {one.number}: {one.title}"] if (one := table.facts.case) else []
+    case = [f"Case {known.number}: {known.title}"] if (known := table.facts.case) else []
     return [*case, _title(table.facts, node), *lines, *_footer(table.facts)]
 
 

@@ -65,15 +65,15 @@ def lines_by_collective(reports: Sequence[Report]) -> dict[str, Lines]:
     Pairs of hosts are left out where they are too many for a chart, or those of a bisect: a heat
     map has them.
     """
-    found = [
+    drawn = [
         (report, series, points)
         for report in reports
         for series, points in measurements(report.tables).items()
         if len(series.hosts) != 2 or (len(report.pairs) <= _MOST and report.bisect is None)
     ]
     charts: dict[str, dict[str, Mapping[tuple[int, Half], Figures]]] = {}
-    for report, series, points in found:
-        alike = [other for other in found if other[1].collective == series.collective]
+    for report, series, points in drawn:
+        alike = [other for other in drawn if other[1].collective == series.collective]
         title = series.collective if len(alike) <= _MOST else series.title
         label = _label(report, series, len(reports) > 1)
         charts.setdefault(title, {})[label] = points
@@ -187,20 +187,20 @@ def gantt(timeline: Timeline) -> Spec:
     return {**_chart("", [], [bar, tick]), "height": 30 * (len(timeline.nodes) + 1)}
 
 
-def curve(one: Curve) -> Spec:
+def curve(drawn: Curve) -> Spec:
     """Return the chart of a metric's course: the mean of the nodes, and a band of all of them."""
     x = {"field": "at", "type": "quantitative", "title": "seconds after the first sample"}
-    y = {"type": "quantitative", "title": one.unit, "scale": {"zero": True}}
+    y = {"type": "quantitative", "title": drawn.unit, "scale": {"zero": True}}
     names = ("lowest", "mean", "highest")
-    tip = _tip((("at", "s"), *((name, f"{name}, {one.unit}") for name in names)))
+    tip = _tip((("at", "s"), *((name, f"{name}, {drawn.unit}") for name in names)))
     band = {"x": x, "y": {"field": "lowest", **y}, "y2": {"field": "highest"}}
     mean = {"x": x, "y": {"field": "mean", **y}, "tooltip": tip}
     layers: list[Spec] = [
         {"mark": {"type": "area", "color": "#9cc3de", "opacity": 0.6}, "encoding": band},
         {"mark": {"type": "line", "color": _COLOURS[0], "point": True}, "encoding": mean},
     ]
-    values = [point.model_dump() for point in one.points]
-    return {**_chart(one.title, values, layers), "height": 180}
+    values = [point.model_dump() for point in drawn.points]
+    return {**_chart(drawn.title, values, layers), "height": 180}
 
 
 def page_of(charts: Sequence[Spec]) -> Spec:

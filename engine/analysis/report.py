@@ -71,9 +71,9 @@ def reference_gbs(title: str, reports: Iterable[Report]) -> float | None:
     (doc/PERFORMANCE.md, https://github.com/NVIDIA/nccl-tests, 2026-11-22). Trees that reduce
     within NVLink's switches can exceed it. Other collectives do not move their data in a ring.
     """
-    found = {report.network_gbs for report in reports}
+    speeds = {report.network_gbs for report in reports}
     is_ring = title.split(maxsplit=1)[0].removesuffix("_perf") in _BOUND_BY_NODE
-    return found.pop() if is_ring and len(found) == 1 else None
+    return speeds.pop() if is_ring and len(speeds) == 1 else None
 
 
 def pairs_in(tables: Iterable[Table]) -> tuple[Pair, ...]:
@@ -84,9 +84,9 @@ def pairs_in(tables: Iterable[Table]) -> tuple[Pair, ...]:
         if len(hosts) != 2:
             continue
         halves = (half for row in table.rows for half in (row.out_of_place, row.in_place))
-        found = [half.busbw for half in halves if half is not None]
-        found += [before] if (before := best.get((hosts[0], hosts[1]))) is not None else []
-        best[hosts[0], hosts[1]] = max(found, default=None)
+        speeds = [half.busbw for half in halves if half is not None]
+        speeds += [before] if (before := best.get((hosts[0], hosts[1]))) is not None else []
+        best[hosts[0], hosts[1]] = max(speeds, default=None)
     if len(best) < 2:
         return ()
     return tuple(

@@ -69,16 +69,16 @@ def timeline(events: Iterable[Event]) -> Timeline:
         elif isinstance(event, AttemptStarted) and event.nodes:
             names = tuple(node.name for node in event.nodes)
         last = max(last, event.time - begin)
-        found = _words(event)
-        if found is None:
+        words = _words(event)
+        if words is None:
             continue
         rank = getattr(event, "rank", None)
         node = "" if rank is None else names[rank] if rank < len(names) else f"rank {rank}"
-        moments.append(Moment(at=max(event.time - begin, 0), node=node, text=found))
+        moments.append(Moment(at=max(event.time - begin, 0), node=node, text=words))
         if isinstance(event, NodeStarted):
             started[node] = moments[-1].at
         elif isinstance(event, (NodeExited, NodeStopped, NodeLost)):
-            ended.setdefault(node, (moments[-1].at, found))
+            ended.setdefault(node, (moments[-1].at, words))
     spans = (
         Span(node=node, start=start, end=max(end, start), outcome=outcome)
         for node, start in started.items()

@@ -29,10 +29,10 @@ def list_cases(run: NcclTests, nodes: Sequence[str]) -> tuple[Case, ...]:
         sizes,
         range(1, run.repeat + 1),
     )
-    found: list[Case] = []
+    cases: list[Case] = []
     for collective, dtype, redop, (scope, node), gpus, variables, (least, most), number in lists:
         case = Case(
-            number=len(found) + 1,
+            number=len(cases) + 1,
             title="",
             collective=collective,
             min_bytes=byte_count(least),
@@ -46,8 +46,8 @@ def list_cases(run: NcclTests, nodes: Sequence[str]) -> tuple[Case, ...]:
             repetition=number,
         )
         title = case_title(case, case.min_bytes, case.max_bytes, run.repeat)
-        found.append(replace(case, title=title))
-    return tuple(found)
+        cases.append(replace(case, title=title))
+    return tuple(cases)
 
 
 def _places(scope: Scope, nodes: Sequence[str]) -> list[tuple[Scope, str]]:

@@ -233,5 +233,5 @@ def _password_secret(password: str | Secret) -> str:
 def _code(run: Run, tree: Tree | None) -> CodePlan | None:
     if not has_work_folder(run):
         return None
-    found = {"tree": tree.digest, "files": len(tree.files), "size": tree.size} if tree else {}
-    return from_json(CodePlan, {"outputs": run.outputs, **found})
+    tree_fields = {"tree": tree.digest, "files": len(tree.files), "size": tree.size} if tree else {}
+    return from_json(CodePlan, {"outputs": run.outputs, **tree_fields})

@@ -72,12 +72,12 @@ def _environment() -> Iterator[str]:
 
 def _types_by_variables() -> dict[tuple[Owned, ...], list[str]]:
     """Return the types by the variables that they own in addition to the common ones."""
-    found: dict[tuple[Owned, ...], list[str]] = {}
+    types: dict[tuple[Owned, ...], list[str]] = {}
     for name, rows in OWNED.items():
         own = tuple(row for row in rows if row not in OWNED["task"])
         if own:
-            found.setdefault(own, []).append(name)
-    return found
+            types.setdefault(own, []).append(name)
+    return types
 
 
 def _table(rows: Iterable[Owned]) -> Iterator[str]:

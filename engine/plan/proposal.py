@@ -67,12 +67,12 @@ def propose(run: Run, region: str | None = None) -> Proposal:
             " dstack or Kubernetes), or write a cluster file",
         )
     clusters = {name: _cluster(run, needs, name, region) for name in _candidates(needs)}
-    found = {name: _misfits(run, cluster) for name, cluster in clusters.items()}
-    offers = [_offer(clusters[name]) for name, several in found.items() if not several]
-    misses = Counter(miss.wanted for several in found.values() for miss in several)
+    misses_of = {name: _misfits(run, cluster) for name, cluster in clusters.items()}
+    offers = [_offer(clusters[name]) for name, several in misses_of.items() if not several]
+    misses = Counter(miss.required for several in misses_of.values() for miss in several)
     excluded = dict(misses.most_common())
     if not offers:
-        raise InputError(*_nothing_fits(run, found, excluded))
+        raise InputError(*_nothing_fits(run, misses_of, excluded))
     offers.sort(key=lambda offer: math.inf if offer.nodes_usd_h is None else offer.nodes_usd_h)
     chosen = clusters[offers[0].instance_type]
     warnings = unchecked(run, _stand_in(chosen, needs))
@@ -122,9 +122,9 @@ def _place(run: Run, needs: Requires, region: str | None) -> tuple[str | None, t
         if not of_zones or name in of_zones.values()
     ]
     if needs.regions and not regions:
-        wanted = " or ".join(needs.regions)
+        names = " or ".join(needs.regions)
         raise InputError(
-            f"run {run.name} asks for {wanted}, and its zones are in other regions",
+            f"run {run.name} asks for {names}, and its zones are in other regions",
             "change one of the two in the run file",
         )
     if region and regions and region not in regions:
@@ -138,21 +138,21 @@ def _place(run: Run, needs: Requires, region: str | None) -> tuple[str | None, t
 
 def _region(zone: str) -> str:
     """Return the region of a zone: us-west-2 of us-west-2a and of us-west-2-lax-1a."""
-    found = re.match(REGION.removesuffix("$"), zone)
-    assert found is not None, zone  # the model has checked the zone's form
-    return found[0]
+    match = re.match(REGION.removesuffix("$"), zone)
+    assert match is not None, zone  # the model has checked the zone's form
+    return match[0]
 
 
 def _misfits(run: Run, cluster: Cluster) -> tuple[Misfit, ...]:
     """Return what the run asks for and a cluster of this type does not have."""
     assert run.requires is not None
     inventory = _stand_in(cluster, run.requires)
-    found = list(misfits(run, inventory, inventory.nodes))
-    key, wanted = wanted_gpus(run)
+    misses = list(misfits(run, inventory, inventory.nodes))
+    key, least = wanted_gpus(run)
     gpus = inventory.nodes[0].gpus
-    if 0 < gpus < wanted:
-        found.append(Misfit(f"{key} {wanted}", f"{gpus} GPU{'' if gpus == 1 else 's'}"))
-    return (*found, *_unknown_price(run.requires, cluster))
+    if 0 < gpus < least:
+        misses.append(Misfit(f"{key} {least}", f"{gpus} GPU{'' if gpus == 1 else 's'}"))
+    return (*misses, *_unknown_price(run.requires, cluster))
 
 
 def _unknown_price(needs: Requires, cluster: Cluster) -> Iterator[Misfit]:
@@ -179,16 +179,16 @@ def _offer(cluster: Cluster) -> Offer:
 
 
 def _nothing_fits(
-    run: Run, found: Mapping[str, tuple[Misfit, ...]], excluded: Mapping[str, int]
+    run: Run, misses_of: Mapping[str, tuple[Misfit, ...]], excluded: Mapping[str, int]
 ) -> tuple[str, str]:
     """Return message and hint: the requirement that excludes the last types."""
-    left = dict(found)
-    for wanted in excluded:
+    left = dict(misses_of)
+    for requirement in excluded:
         last = {
             name: miss.actual
             for name, misses in left.items()
             for miss in misses
-            if miss.wanted == wanted
+            if miss.required == requirement
         }
         left = {name: misses for name, misses in left.items() if name not in last}
         if not left:
@@ -197,7 +197,7 @@ def _nothing_fits(
                 for name, actual in last.items()
             ]
             more = f" and {len(types) - _NAMED} more" if types[_NAMED:] else ""
-            which = "all" if len(last) == len(found) else "the last"
-            message = f"no instance type fits run {run.name}: '{wanted}' excludes {which}"
+            which = "all" if len(last) == len(misses_of) else "the last"
+            message = f"no instance type fits run {run.name}: '{requirement}' excludes {which}"
             return f"{message}, {', '.join(types[:_NAMED])}{more}", "change it in the run file"
     return f"run {run.name} names no instance type of AWS", "name one, such as p5.48xlarge"

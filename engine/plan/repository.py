@@ -42,20 +42,20 @@ def checkout(repo: Repo) -> Path:
     store = folder / "git"
     if not (store / _HEAD).exists():
         _git(repo, "init", "--quiet", "--bare", str(store))
-    wanted = repo.commit or repo.branch or _HEAD
+    reference = repo.commit or repo.branch or _HEAD
     known = repo.commit and _has(store, repo.commit)
     if not known:
         at = ("-C", str(store))
-        _git(repo, *at, "fetch", "--quiet", "--depth=1", "--no-tags", "--", repo.url, wanted)
-        found = _git(repo, *at, "rev-parse", "FETCH_HEAD").strip()
+        _git(repo, *at, "fetch", "--quiet", "--depth=1", "--no-tags", "--", repo.url, reference)
+        commit = _git(repo, *at, "rev-parse", "FETCH_HEAD").strip()
     else:
-        found = wanted
-    files = folder / (f"{found}-pointers" if os.environ.get(_SKIP_LFS) else found)
+        commit = reference
+    files = folder / (f"{commit}-pointers" if os.environ.get(_SKIP_LFS) else commit)
     if not files.is_dir():
         part = Path(tempfile.mkdtemp(prefix=".part-", dir=folder))
         try:
-            _write_files(repo, store, found, part)
-            _add_submodules(repo, store, found, part)
+            _write_files(repo, store, commit, part)
+            _add_submodules(repo, store, commit, part)
             with contextlib.suppress(OSError):  # another gpuctl was first
                 part.rename(files)
         finally:
@@ -93,9 +93,9 @@ def _add_submodules(repo: Repo, store: Path, commit: str, folder: Path) -> None:
     """Copy the files of each submodule into its folder; InputError if one cannot be fetched."""
     paths = list(_gitlinks(repo, store, commit))
     urls = _submodule_urls(repo, folder) if paths else {}
-    for path, wanted in paths:
+    for path, submodule_commit in paths:
         try:
-            files = checkout(_submodule(urls.get(path), wanted, repo))
+            files = checkout(_submodule(urls.get(path), submodule_commit, repo))
         except InputError as error:
             message = f"submodule {path} of {repo.url}: {error.message}"
             raise InputError(message, error.hint) from error

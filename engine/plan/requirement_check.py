@@ -37,7 +37,7 @@ _ANOTHER = "run it on a cluster that has it, or change the run file"
 class Misfit:
     """A requirement that the cluster does not fulfil."""
 
-    wanted: str
+    required: str
     actual: str
     remedy: str = _ANOTHER
 
@@ -71,28 +71,28 @@ def unchecked(run: Run, inventory: Inventory) -> tuple[str, ...]:
     needs = run.requires
     if needs is None:
         return ()
-    found = []
+    texts = []
     if needs.clusters and inventory.cluster not in needs.clusters:
         names = ", ".join(needs.clusters)
-        found.append(f"the run file names {names}; this run goes to cluster {inventory.cluster}")
+        texts.append(f"the run file names {names}; this run goes to cluster {inventory.cluster}")
     written = [name for name in _KNOWN_FROM_THE_CATALOGUE if getattr(needs, name)]
     if written and inventory.instance_type not in catalogue():
         what = ", ".join(name.replace("_", " ") for name in written)
-        found.append(f"not compared, {inventory.instance_type} is not in the catalogue: {what}")
+        texts.append(f"not compared, {inventory.instance_type} is not in the catalogue: {what}")
     elif needs.max_price is not None and _price_is_open(needs.max_price, inventory):
         kind = inventory.instance_type
-        found.append(f"max price is not compared: what spot {kind} costs today is not known")
-    return (*found, *_disk_warning(needs, inventory))
+        texts.append(f"max price is not compared: what spot {kind} costs today is not known")
+    return (*texts, *_disk_warning(needs, inventory))
 
 
 def _place(needs: Requires, inventory: Inventory) -> Iterator[Misfit]:
-    for wanted, actual in (
+    for allowed, actual in (
         (needs.instance_types, inventory.instance_type),
         (needs.regions, inventory.region),
         (needs.zones, inventory.zone),
     ):
-        if wanted and actual not in wanted:
-            yield Misfit(" or ".join(wanted), actual)
+        if allowed and actual not in allowed:
+            yield Misfit(" or ".join(allowed), actual)
     if needs.spot is not None and needs.spot != inventory.is_spot:
         kinds = {True: "spot instances", False: "on-demand instances"}
         remedy = "remove it, or bring up a cluster with another `capacity.type`"
@@ -107,15 +107,15 @@ def _gpu(needs: Requires, entry: CatalogueEntry) -> Iterator[Misfit]:
     if gpu.mem_mib is None or not gpu.count:
         return
     gib = gpu.mem_mib / 1024
-    for wanted, of, count in (
+    for memory, of, count in (
         (needs.gpu_memory, "GPU", 1),
         (needs.gpu_memory_total, "node's GPUs", gpu.count),
     ):
-        if wanted and not _has(wanted, gib * count, gib * count * _NAMED_MORE):
+        if memory and not _has(memory, gib * count, gib * count * _NAMED_MORE):
             remedy = _ANOTHER
-            if ".." not in wanted and parse_range(wanted)[0] < gib * count:
-                remedy = f"write {wanted}.. if more is as good, or run it on another cluster"
-            yield Misfit(f"{wanted} of memory of each {of}", f"{gib * count:.4g}GB", remedy)
+            if ".." not in memory and parse_range(memory)[0] < gib * count:
+                remedy = f"write {memory}.. if more is as good, or run it on another cluster"
+            yield Misfit(f"{memory} of memory of each {of}", f"{gib * count:.4g}GB", remedy)
     code = COMPUTE_CAPABILITY.get(gpu.model)
     if needs.compute_capability and code:
         actual = int(code[:-1]), int(code[-1])
@@ -176,9 +176,9 @@ def _price_is_open(most: float, inventory: Inventory) -> bool:
     return price is None or (inventory.is_spot and price > most)
 
 
-def _has(wanted: str, least: float, most: float | None = None) -> bool:
+def _has(required: str, least: float, most: float | None = None) -> bool:
     """Return whether a value of `least` to `most` is in the range."""
-    low, high = parse_range(wanted)
+    low, high = parse_range(required)
     return low <= (least if most is None else most) and least <= high
 
 

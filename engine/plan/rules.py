@@ -52,12 +52,12 @@ class Rule:
 
 def check(situation: Situation) -> None:
     """Raise InputError with every rule that the run violates, one per line."""
-    found = [violation for rule in RULES for violation in rule.violations(situation)]
-    if len(found) == 1:
-        raise InputError(found[0].message, found[0].remedy)
-    if found:
+    violations = [violation for rule in RULES for violation in rule.violations(situation)]
+    if len(violations) == 1:
+        raise InputError(violations[0].message, violations[0].remedy)
+    if violations:
         raise InputError(
-            "\n".join(f"{violation.message}; {violation.remedy}" for violation in found), ""
+            "\n".join(f"{violation.message}; {violation.remedy}" for violation in violations), ""
         )
 
 
@@ -66,13 +66,13 @@ def _enough_nodes(situation: Situation) -> Iterator[Violation]:
     least, most = node_range(run)
     available = len(inventory.nodes)
     if least > available:
-        wanted, remedy = f"{least}", f"use `--nodes {available}`"  # for a manifest too
+        needed, remedy = f"{least}", f"use `--nodes {available}`"  # for a manifest too
         if least != most:
-            wanted, remedy = f"{least} to {most}", f"set `nnodes: 1..{available}`"
+            needed, remedy = f"{least} to {most}", f"set `nnodes: 1..{available}`"
         if isinstance(run.nodes, NodeRange):
             remedy = f"set the `min` of `nodes` to {available}"
         yield Violation(
-            f"run {run.name} wants {wanted} nodes, cluster {inventory.cluster} has {available}",
+            f"run {run.name} wants {needed} nodes, cluster {inventory.cluster} has {available}",
             f"{remedy}, or bring up a larger cluster",
         )
 
@@ -91,12 +91,12 @@ def _elastic_nodes_alike(situation: Situation) -> Iterator[Violation]:
 
 
 def _ranks_have_gpus(situation: Situation) -> Iterator[Violation]:
-    key, wanted = wanted_gpus(situation.run)
-    few = [node for node in situation.nodes if wanted and 0 < node.gpus < wanted]
+    key, needed = wanted_gpus(situation.run)
+    few = [node for node in situation.nodes if needed and 0 < node.gpus < needed]
     if few:
         gpus = min(node.gpus for node in few)
         yield Violation(
-            f"{key} is {wanted}, {fold(node.name for node in few)}"
+            f"{key} is {needed}, {fold(node.name for node in few)}"
             f" ({situation.inventory.instance_type}) {_has(few)} {gpus} GPUs",
             f"set it to {gpus} or less, or leave it out for one rank per GPU",
         )
@@ -143,10 +143,10 @@ def _implementation_installed(situation: Situation) -> Iterator[Violation]:
     ]
     if lacking:
         installed = sorted(set(lacking[0].software) & set(_MPI))
-        found = ", ".join(f"{name} {lacking[0].software[name]}" for name in installed)
+        versions = ", ".join(f"{name} {lacking[0].software[name]}" for name in installed)
         yield Violation(
             f"implementation is {run.implementation}, {fold(node.name for node in lacking)}"
-            f" {_has(lacking)} no {_MPI[run.implementation]} (found: {found or 'none'})",
+            f" {_has(lacking)} no {_MPI[run.implementation]} (found: {versions or 'none'})",
             "choose an installed one, set PATH in `env` to the folder of yours, or use an `image`",
         )
 
@@ -167,7 +167,8 @@ def _requirements_fulfilled(situation: Situation) -> Iterator[Violation]:
     for misfit in misfits(run, inventory, situation.nodes):
         cluster = f"cluster {inventory.cluster} ({inventory.instance_type})"
         yield Violation(
-            f"run {run.name} asks for {misfit.wanted}, {cluster} has {misfit.actual}", misfit.remedy
+            f"run {run.name} asks for {misfit.required}, {cluster} has {misfit.actual}",
+            misfit.remedy,
         )
 
 

@@ -25,8 +25,8 @@ def credentials(plan: LaunchPlan) -> tuple[str, ...]:
     The run file may be from a stranger, so the user must agree to send them. Secrets in gpuctl's
     own files are not included: they are meant for runs.
     """
-    wanted = (name for name in _names(plan) if name in os.environ)
-    return tuple(name for name in wanted if is_credential(name))
+    present = (name for name in _names(plan) if name in os.environ)
+    return tuple(name for name in present if is_credential(name))
 
 
 def is_notifications_alone(plan: LaunchPlan, name: str) -> bool:
@@ -41,12 +41,12 @@ def resolve(plan: LaunchPlan, run: Run | None = None) -> dict[str, str]:
     The password may be in the run file itself, `run`. Raises InputError if a value is in neither,
     if other users have access to the file, or if a notification cannot use its value.
     """
-    found = {name: look_up(name) for name in _names(plan) if name != WRITTEN_PASSWORD}
-    check_secrets(plan.notify, found)
+    values = {name: look_up(name) for name in _names(plan) if name != WRITTEN_PASSWORD}
+    check_secrets(plan.notify, values)
     auth = run.registry_auth if run else None
     if auth is not None and isinstance(auth.password, str):
-        found[WRITTEN_PASSWORD] = auth.password
-    return found
+        values[WRITTEN_PASSWORD] = auth.password
+    return values
 
 
 def registry_password(image: ImagePlan) -> str:

@@ -276,10 +276,10 @@ class History:
     def setting(self, run_id: str) -> Setting | None:
         """Return the run's setting; None if it is not known."""
         with self._errors():
-            found = self._database.execute(
+            row = self._database.execute(
                 "SELECT setting FROM settings WHERE run_id = ?", (run_id,)
             ).fetchone()
-        return None if found is None else Setting.model_validate_json(found["setting"])
+        return None if row is None else Setting.model_validate_json(row["setting"])
 
     def keep_baseline(self, name: str, run_id: str) -> None:
         """Store the run as the baseline with this name, in place of an earlier one."""
@@ -289,19 +289,22 @@ class History:
     def baseline(self, name: str) -> RunRecord:
         """Return the run that is the baseline with this name; InputError if there is none."""
         with self._errors():
-            found = dict(self._database.execute("SELECT name, run_id FROM baselines ORDER BY name"))
-        if name in found:
-            return self.find(found[name])
+            baselines = dict(
+                self._database.execute("SELECT name, run_id FROM baselines ORDER BY name")
+            )
+        if name in baselines:
+            return self.find(baselines[name])
         hint = "keep one with `gpuctl results RUN --keep-baseline NAME`"
         raise InputError(
-            f"there is no baseline {name}", f"there are: {', '.join(found)}" if found else hint
+            f"there is no baseline {name}",
+            f"there are: {', '.join(baselines)}" if baselines else hint,
         )
 
     def runs(self) -> tuple[RunRecord, ...]:
         """Return all runs, newest first."""
         with self._errors():
-            found = self._database.execute("SELECT * FROM runs ORDER BY started DESC").fetchall()
-        return tuple(self._record(row) for row in found)
+            rows = self._database.execute("SELECT * FROM runs ORDER BY started DESC").fetchall()
+        return tuple(self._record(row) for row in rows)
 
     def _record(self, row: sqlite3.Row) -> RunRecord:
         try:
@@ -336,11 +339,11 @@ class History:
     def findings(self, run_id: str) -> tuple[KeptFinding, ...]:
         """Return the findings about the run's output, in the order in which they were made."""
         with self._errors():
-            found = self._database.execute(
+            rows = self._database.execute(
                 "SELECT kind, level, rank, text FROM findings WHERE run_id = ? ORDER BY number",
                 (run_id,),
             ).fetchall()
-        return tuple(KeptFinding.model_validate(dict(row)) for row in found)
+        return tuple(KeptFinding.model_validate(dict(row)) for row in rows)
 
     def find(self, run_id_or_name: str) -> RunRecord:
         """Return the run with this id, else the newest with this name; InputError for neither."""

@@ -114,8 +114,8 @@ async def pull(
         async def on(node: Node) -> _NodeImage:
             return await _pull(connections, node, image, password, report)
 
-        found = _common_image(image, nodes, await on_each(nodes, on))
-        pinned = replace(image, id=found.id, digest=_digest(image, found))
+        common = _common_image(image, nodes, await on_each(nodes, on))
+        pinned = replace(image, id=common.id, digest=_digest(image, common))
         missing = await _missing_parts(connections, nodes[0], plan, pinned)
     return replace(
         plan, image=pinned, warnings=(*plan.warnings, *_check_missing(plan, image, missing))
@@ -187,21 +187,21 @@ def _common_image(
             f"image {image.reference} cannot be pulled: {per_node}",
             f"correct `image`, set `registry_auth`, or {_ON_THE_HOST}",
         )
-    found = {rank: answer for rank, answer in answers.items() if isinstance(answer, _NodeImage)}
-    ids = {rank: answer.id.removeprefix("sha256:")[:12] for rank, answer in found.items()}
+    images = {rank: answer for rank, answer in answers.items() if isinstance(answer, _NodeImage)}
+    ids = {rank: answer.id.removeprefix("sha256:")[:12] for rank, answer in images.items()}
     if len(set(ids.values())) > 1:
         per_node = ", ".join(f"{g.names} {g.answer}" for g in fold_answers(nodes, ids))
         raise RunError(
             f"image {image.reference} is not the same on all nodes: {per_node}",
             "use its digest (`image: REPOSITORY@sha256:…`), or remove old images from the nodes",
         )
-    names = frozenset.intersection(*(answer.names for answer in found.values()))
-    return _NodeImage(next(iter(found.values())).id, names)
+    names = frozenset.intersection(*(answer.names for answer in images.values()))
+    return _NodeImage(next(iter(images.values())).id, names)
 
 
-def _digest(image: ImagePlan, found: _NodeImage) -> str | None:
+def _digest(image: ImagePlan, common: _NodeImage) -> str | None:
     """Return the image's digest in its registry; None for an image without a registry."""
-    names = (n for n in found.names if repository(n) == repository(image.reference))
+    names = (n for n in common.names if repository(n) == repository(image.reference))
     digests = sorted(name.partition("@")[2] for name in names)
     written = qualify_reference(image.reference).partition("@")[2]
     return written or (digests[0] if digests else None)

@@ -96,9 +96,9 @@ async def fetch_outputs(
     async with connect(inventory) as connections:
 
         async def fetch(node: Node) -> tuple[int, int, list[str]]:
-            found = await _fetch(connections, run, node, sends, folder / f"rank-{node.rank}")
-            report(Progress(_STAGE, node.name, "done", f"{found[0]} files"))
-            return found
+            fetched = await _fetch(connections, run, node, sends, folder / f"rank-{node.rank}")
+            report(Progress(_STAGE, node.name, "done", f"{fetched[0]} files"))
+            return fetched
 
         answers = await on_each(nodes, fetch, _AT_ONCE)
     failures = tuple(a.message for a in answers.values() if isinstance(a, GpuctlError))

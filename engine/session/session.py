@@ -160,8 +160,8 @@ class _Session:
     async def start(self, plan: LaunchPlan, secrets: Mapping[str, str]) -> None:
         """Start the supervisor on the head with plan and secrets; add the run to the history."""
         with History(self._runs) as history:
-            there = self.head.inventory
-            history.begin(plan, setting(plan, there), self.head.node.instance_id)
+            inventory = self.head.inventory
+            history.begin(plan, setting(plan, inventory), self.head.node.instance_id)
             try:
                 await self.head.start(plan, secrets)
             except GpuctlError:

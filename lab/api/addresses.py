@@ -33,11 +33,11 @@ class Addresses:
 
     def release_address(self, address: str | None = None, allocation_id: str | None = None) -> None:
         """Release the Elastic IP; InvalidIPAddress.InUse while it is associated."""
-        found = self._address(address, allocation_id)
-        if found.association_id:
-            raise Refusal("InvalidIPAddress.InUse", f"Address {found.public_ip} is in use.")
-        super().release_address(address=found.public_ip)  # type: ignore[misc]
-        self.lab.addresses.give_back(found.public_ip)
+        elastic_ip = self._address(address, allocation_id)
+        if elastic_ip.association_id:
+            raise Refusal("InvalidIPAddress.InUse", f"Address {elastic_ip.public_ip} is in use.")
+        super().release_address(address=elastic_ip.public_ip)  # type: ignore[misc]
+        self.lab.addresses.give_back(elastic_ip.public_ip)
 
     def associate_address(
         self,
@@ -58,21 +58,21 @@ class Addresses:
         if not eni.private_ip_addresses:
             # AWS publishes no text: an Elastic IP needs a private address to be mapped to.
             raise bad_value(f"Network interface '{eni.id}' (efa-only) has no private IP address.")
-        found = self._address(address, allocation_id)
-        if found.association_id and found.eni is not eni:
+        elastic_ip = self._address(address, allocation_id)
+        if elastic_ip.association_id and elastic_ip.eni is not eni:
             if not reassociate:
                 raise Refusal(
                     "Resource.AlreadyAssociated",
-                    f"resource {found.allocation_id} is already associated with associate-id"
-                    f" {found.association_id}",
+                    f"resource {elastic_ip.allocation_id} is already associated with associate-id"
+                    f" {elastic_ip.association_id}",
                 )
-            self.disassociate_address(address=found.public_ip)
+            self.disassociate_address(address=elastic_ip.public_ip)
         eni.stop()  # releases an automatic public address
         eip = super().associate_address(  # type: ignore[misc]
-            eni.instance, eni, address=found.public_ip, reassociate=True
+            eni.instance, eni, address=elastic_ip.public_ip, reassociate=True
         )
         if eni.instance:
-            self.lab.machines.add_public_ip(eni.instance.id, found.public_ip)
+            self.lab.machines.add_public_ip(eni.instance.id, elastic_ip.public_ip)
         return eip
 
     def disassociate_address(
@@ -155,12 +155,12 @@ class Addresses:
         self, filters: dict[str, list[str]] | None, nat_gateway_ids: list[str] | None
     ) -> list[Any]:
         """Return gateways by id and filter, including filters by tag (moto ignores those)."""
-        for wanted in nat_gateway_ids or ():
-            if wanted not in self.nat_gateways:
-                raise Refusal("NatGatewayNotFound", f"The Nat Gateway {wanted} was not found")
+        for gateway_id in nat_gateway_ids or ():
+            if gateway_id not in self.nat_gateways:
+                raise Refusal("NatGatewayNotFound", f"The Nat Gateway {gateway_id} was not found")
         chosen = nat_gateway_ids or list(self.nat_gateways)
         rest = dict(filters or {})
         if only := rest.pop("nat-gateway-id", None):
             chosen = [gateway for gateway in chosen if gateway in only]
-        found: list[Any] = generic_filter(rest, [self.nat_gateways[g] for g in chosen])
-        return found
+        gateways: list[Any] = generic_filter(rest, [self.nat_gateways[g] for g in chosen])
+        return gateways

@@ -58,9 +58,9 @@ class Authorization:
         if not (policy or boundary) or environ.get("HTTP_X_AMZ_SECURITY_TOKEN") == ADMINISTRATOR:
             return None
         for check in needed:
-            found = decide(policy or ALL, boundary, check.action, check.resource, check.context)
-            if found.decision != "allowed":
-                return _answer(service, check, found, session.arn if session else CALLER)
+            ruling = decide(policy or ALL, boundary, check.action, check.resource, check.context)
+            if ruling.decision != "allowed":
+                return _answer(service, check, ruling, session.arn if session else CALLER)
         return None
 
     def _policies(self, session: Any) -> tuple[Policy | None, Policy | None]:
@@ -89,7 +89,7 @@ class Authorization:
         role = next(
             (candidate for candidate in list(iam.roles.values()) if candidate.arn == arn), None
         )
-        found = "".join(
+        members = "".join(
             _result(
                 action,
                 resource,
@@ -101,7 +101,9 @@ class Authorization:
             for resource in given.get("ResourceArns") or ("*",)
         )
         name = "SimulatePrincipalPolicy"
-        results = f"<EvaluationResults>{found}</EvaluationResults><IsTruncated>false</IsTruncated>"
+        results = (
+            f"<EvaluationResults>{members}</EvaluationResults><IsTruncated>false</IsTruncated>"
+        )
         return (
             f'<{name}Response xmlns="https://iam.amazonaws.com/doc/2010-05-08/">'
             f"<{name}Result>{results}</{name}Result></{name}Response>"
@@ -241,9 +243,9 @@ def _tables(ec2: Any) -> list[Any]:
         "vpcs", "subnets", "groups", "enis", "internet_gateways", "nat_gateways", "route_tables",
         "launch_templates", "capacity_reservations", "vpc_end_points",
     )  # fmt: skip
-    found: list[Any] = []
+    tables: list[Any] = []
     for name in names:
         table = getattr(ec2, name, {})
         # moto keeps subnets and groups in a table for each zone and VPC.
-        found += [table, *(row for row in list(table.values()) if isinstance(row, dict))]
-    return found
+        tables += [table, *(row for row in list(table.values()) if isinstance(row, dict))]
+    return tables

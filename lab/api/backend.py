@@ -91,8 +91,8 @@ class LabBackend(
                     {"resource_id": resource, "key": k, "value": v, "resource_type": kind}
                     for k, v in self.tags.get(resource, {}).items()
                 ]
-        found: list[dict[str, str]] = super().describe_tags(filters)
-        return found
+        tags: list[dict[str, str]] = super().describe_tags(filters)
+        return tags
 
     def describe_launch_templates(self, *args: Any, **kwargs: Any) -> list[Any]:
         """Return launch templates with the tags that they have now; moto keeps their first ones."""
@@ -134,10 +134,10 @@ class LabBackend(
 
     def describe_regions(self, region_names: list[str] | None = None) -> list[Any]:
         """Return the named regions, or those that a new account of AWS's main part has enabled."""
-        found: list[Any] = super().describe_regions(region_names)
+        regions: list[Any] = super().describe_regions(region_names)
         return [
             listed
-            for listed in found
+            for listed in regions
             if region_names
             or (
                 listed.opt_in_status == "opt-in-not-required"

@@ -27,21 +27,21 @@ class CapacityActions:
     def create_capacity_reservation(self) -> ActionResult:
         """Answer CreateCapacityReservation."""
         self.error_on_dryrun()
-        wanted = {key: value for key, value in self._get_params().items() if value is not None}
-        self._check_offered(wanted)
-        wanted["EndDate"] = _moment(wanted.get("EndDate"))
+        parameters = {key: value for key, value in self._get_params().items() if value is not None}
+        self._check_offered(parameters)
+        parameters["EndDate"] = _moment(parameters.get("EndDate"))
         tags = add_tag_specification(self._get_param("TagSpecifications", []))
-        made = self.ec2_backend.create_capacity_reservation(wanted, tags)
+        made = self.ec2_backend.create_capacity_reservation(parameters, tags)
         return ActionResult({"CapacityReservation": made.description()})
 
     def describe_capacity_reservations(self) -> ActionResult:
         """Answer DescribeCapacityReservations; InvalidCapacityReservationId.NotFound for an id."""
-        found = list(self.ec2_backend.capacity_reservations.values())
+        reservations = list(self.ec2_backend.capacity_reservations.values())
         if ids := self._get_param("CapacityReservationIds", []):
-            found = [self.ec2_backend.capacity_reservation(id_) for id_ in ids]
-        found = generic_filter(self._filters_from_querystring(), found)
+            reservations = [self.ec2_backend.capacity_reservation(id_) for id_ in ids]
+        reservations = generic_filter(self._filters_from_querystring(), reservations)
         return ActionResult(
-            {"CapacityReservations": [reservation.description() for reservation in found]}
+            {"CapacityReservations": [reservation.description() for reservation in reservations]}
         )
 
     def cancel_capacity_reservation(self) -> ActionResult:
@@ -81,9 +81,9 @@ class CapacityActions:
                 "InvalidCapacityBlockOfferingId.NotFound",
                 f"The Capacity Block offering '{offering}' does not exist.",
             )
-        wanted = {**known[offering], "InstancePlatform": self._get_param("InstancePlatform")}
+        parameters = {**known[offering], "InstancePlatform": self._get_param("InstancePlatform")}
         tags = add_tag_specification(self._get_param("TagSpecifications", []))
-        made = self.ec2_backend.purchase_capacity_block(wanted, tags)
+        made = self.ec2_backend.purchase_capacity_block(parameters, tags)
         return ActionResult({"CapacityReservation": made.description()})
 
     def describe_spot_price_history(self) -> ActionResult:
@@ -112,12 +112,12 @@ class CapacityActions:
         )
         return sorted(offer["Location"] for offer in offers)
 
-    def _check_offered(self, wanted: dict[str, Any]) -> None:
-        if wanted["AvailabilityZone"] not in self._zones(wanted["InstanceType"]):
+    def _check_offered(self, parameters: dict[str, Any]) -> None:
+        if parameters["AvailabilityZone"] not in self._zones(parameters["InstanceType"]):
             raise Refusal(
                 "Unsupported",
-                f"Your requested instance type ({wanted['InstanceType']}) is not supported in your"
-                f" requested Availability Zone ({wanted['AvailabilityZone']}).",
+                f"Your requested instance type ({parameters['InstanceType']}) is not supported in"
+                f" your requested Availability Zone ({parameters['AvailabilityZone']}).",
             )
 
 

@@ -36,20 +36,20 @@ WIND_DOWN = timedelta(minutes=30)
 class CapacityReservation(TaggedEC2Resource):  # type: ignore[misc]  # moto is untyped here
     """Room for `total` instances of a type in a zone; `available` of them are unused."""
 
-    def __init__(self, backend: Any, wanted: Mapping[str, Any], kind: str = "default") -> None:
+    def __init__(self, backend: Any, request: Mapping[str, Any], kind: str = "default") -> None:
         self.ec2_backend = backend
         self.id = f"cr-{secrets.token_hex(9)[:17]}"
         self.kind = kind
-        self.instance_type = str(wanted["InstanceType"])
-        self.availability_zone = str(wanted["AvailabilityZone"])
-        self.platform = str(wanted.get("InstancePlatform") or "Linux/UNIX")
-        self.total = int(wanted["InstanceCount"])
-        self.tenancy = str(wanted.get("Tenancy") or "default")
-        self.match = str(wanted.get("InstanceMatchCriteria") or "open")
-        self.placement_group_arn = wanted.get("PlacementGroupArn")
+        self.instance_type = str(request["InstanceType"])
+        self.availability_zone = str(request["AvailabilityZone"])
+        self.platform = str(request.get("InstancePlatform") or "Linux/UNIX")
+        self.total = int(request["InstanceCount"])
+        self.tenancy = str(request.get("Tenancy") or "default")
+        self.match = str(request.get("InstanceMatchCriteria") or "open")
+        self.placement_group_arn = request.get("PlacementGroupArn")
         self.created = datetime.now(UTC)
-        self.start: datetime = wanted.get("StartDate") or self.created
-        self.end: datetime | None = wanted.get("EndDate")
+        self.start: datetime = request.get("StartDate") or self.created
+        self.end: datetime | None = request.get("EndDate")
         self.ready = self.created
         self.fails = False
         self._cancelled = False
@@ -137,19 +137,19 @@ class CapacityReservations:
     capacity_block_offerings: dict[str, Mapping[str, Any]]
 
     def create_capacity_reservation(
-        self, wanted: Mapping[str, Any], tags: dict[str, str]
+        self, request: Mapping[str, Any], tags: dict[str, str]
     ) -> CapacityReservation:
         """Reserve the room if there is enough; a repeated ClientToken returns the same one."""
-        token = wanted.get("ClientToken")
+        token = request.get("ClientToken")
         for known in self.capacity_reservations.values():
             if token and known.__dict__.get("token") == token:
                 return known
-        count, zone = int(wanted["InstanceCount"]), str(wanted["AvailabilityZone"])
-        if arn := wanted.get("PlacementGroupArn"):
+        count, zone = int(request["InstanceCount"]), str(request["AvailabilityZone"])
+        if arn := request.get("PlacementGroupArn"):
             self.placement_group(str(arn).rpartition("/")[2])  # type: ignore[attr-defined]
-        check_vcpus(self, str(wanted["InstanceType"]), count)
-        check_room(self, zone, str(wanted["InstanceType"]), count)
-        made = CapacityReservation(self, wanted)
+        check_vcpus(self, str(request["InstanceType"]), count)
+        check_room(self, zone, str(request["InstanceType"]), count)
+        made = CapacityReservation(self, request)
         made.token = token
         self._delay(made)
         self._keep(made, tags)
@@ -169,10 +169,10 @@ class CapacityReservations:
         made.ready = made.created + timedelta(seconds=seconds)
 
     def purchase_capacity_block(
-        self, wanted: Mapping[str, Any], tags: dict[str, str]
+        self, request: Mapping[str, Any], tags: dict[str, str]
     ) -> CapacityReservation:
         """Buy the block. Its room is separate from the zone's room in the capacity table."""
-        made = CapacityReservation(self, {**wanted, "InstanceMatchCriteria": "targeted"}, BLOCK)
+        made = CapacityReservation(self, {**request, "InstanceMatchCriteria": "targeted"}, BLOCK)
         self._keep(made, tags)
         return made
 
@@ -212,10 +212,10 @@ class CapacityReservations:
         """Add this region's reservations of faults that are set; remove those of cleared faults."""
         known = self.capacity_reservations
         region = self.region_name  # type: ignore[attr-defined]
-        wanted = {r.id: r for r in self.lab.faults.reservations()}  # type: ignore[attr-defined]
-        for gone in [r.id for r in known.values() if r.fault and r.id not in wanted]:
+        faulty = {r.id: r for r in self.lab.faults.reservations()}  # type: ignore[attr-defined]
+        for gone in [r.id for r in known.values() if r.fault and r.id not in faulty]:
             del known[gone]
-        for fault in wanted.values():
+        for fault in faulty.values():
             if fault.id not in known and fault.zone[:-1] == region:
                 known[fault.id] = _faulty_reservation(self, fault)
 
@@ -239,38 +239,38 @@ class CapacityReservations:
         (CancelCapacityReservation's reference, 2026-11-22). IncorrectState is the lab's choice of
         a code.
         """
-        found = self.capacity_reservation(reservation_id)
-        if found.kind == BLOCK:
+        reservation = self.capacity_reservation(reservation_id)
+        if reservation.kind == BLOCK:
             raise Refusal("UnsupportedOperation", "A Capacity Block cannot be cancelled.")
-        if found.state in ("pending", "failed"):
-            raise Refusal("IncorrectState", f"{reservation_id} is {found.state}.")
-        found.cancel()
+        if reservation.state in ("pending", "failed"):
+            raise Refusal("IncorrectState", f"{reservation_id} is {reservation.state}.")
+        reservation.cancel()
 
 
-def _faulty_reservation(backend: Any, one: FaultyReservation) -> CapacityReservation:
+def _faulty_reservation(backend: Any, fault: FaultyReservation) -> CapacityReservation:
     """Return the reservation that a fault describes: it fits a launch except for one property."""
-    wanted: dict[str, Any] = {
-        "InstanceType": one.instance_type,
-        "AvailabilityZone": one.zone,
-        "InstanceCount": one.count,
+    request: dict[str, Any] = {
+        "InstanceType": fault.instance_type,
+        "AvailabilityZone": fault.zone,
+        "InstanceCount": fault.count,
         "InstanceMatchCriteria": "targeted",
-        "StartDate": one.since,
+        "StartDate": fault.since,
     }
-    if one.kind == "wrong-zone":
+    if fault.kind == "wrong-zone":
         zones = (f"{backend.region_name}{letter}" for letter in "ab")
-        wanted["AvailabilityZone"] = next(zone for zone in zones if zone != one.zone)
-    elif one.kind == "wrong-type":
-        wanted["InstanceType"] = next(t for t in catalogue() if t != one.instance_type)
-    elif one.kind == "too-small":
-        wanted["InstanceCount"] = one.count - 1
-    elif one.kind == "not-started":
-        start = one.since + timedelta(hours=1)
-        wanted |= {"StartDate": start, "EndDate": start + timedelta(days=1)}
-    elif one.kind == "last-half-hour":
-        end = one.since + WIND_DOWN
-        wanted |= {"StartDate": end - timedelta(days=1), "EndDate": end}
-    made = CapacityReservation(backend, wanted, BLOCK if "EndDate" in wanted else "default")
-    made.id, made.fault = one.id, one
+        request["AvailabilityZone"] = next(zone for zone in zones if zone != fault.zone)
+    elif fault.kind == "wrong-type":
+        request["InstanceType"] = next(t for t in catalogue() if t != fault.instance_type)
+    elif fault.kind == "too-small":
+        request["InstanceCount"] = fault.count - 1
+    elif fault.kind == "not-started":
+        start = fault.since + timedelta(hours=1)
+        request |= {"StartDate": start, "EndDate": start + timedelta(days=1)}
+    elif fault.kind == "last-half-hour":
+        end = fault.since + WIND_DOWN
+        request |= {"StartDate": end - timedelta(days=1), "EndDate": end}
+    made = CapacityReservation(backend, request, BLOCK if "EndDate" in request else "default")
+    made.id, made.fault = fault.id, fault
     return made
 
 
@@ -283,9 +283,9 @@ def room(backend: Any, zone: str, instance_type: str) -> int | None:
     if limit is None:
         return None
     known = backend.capacity_reservations.values()
-    here = [r for r in known if (r.availability_zone, r.instance_type) == (zone, instance_type)]
-    held = {r.id: r.total for r in here if r.holds_room and r.kind != BLOCK}
-    blocks = {r.id for r in here if r.kind == BLOCK}
+    alike = [r for r in known if (r.availability_zone, r.instance_type) == (zone, instance_type)]
+    held = {r.id: r.total for r in alike if r.holds_room and r.kind != BLOCK}
+    blocks = {r.id for r in alike if r.kind == BLOCK}
     outside = sum(
         instance.instance_type == instance_type
         and instance.availability_zone == zone
@@ -319,8 +319,8 @@ def reservation_of(backend: Any, launch: Any, count: int) -> CapacityReservation
     If the launch names a reservation, use it or raise Refusal. With the preference `open`, the
     default, use any open reservation with the same type, zone and placement group.
     """
-    wanted = launch.parameters.get("CapacityReservationSpecification") or {}
-    target = (wanted.get("CapacityReservationTarget") or {}).get("CapacityReservationId")
+    specification = launch.parameters.get("CapacityReservationSpecification") or {}
+    target = (specification.get("CapacityReservationTarget") or {}).get("CapacityReservationId")
     market = (launch.parameters.get("InstanceMarketOptions") or {}).get("MarketType")
     if target:
         return _targeted(backend.capacity_reservation(target), launch, market, count)
@@ -329,54 +329,61 @@ def reservation_of(backend: Any, launch: Any, count: int) -> CapacityReservation
     for known in backend.capacity_reservations.values():
         if known.state == "active" and known.available >= count and _matches(known, launch):
             return known  # type: ignore[no-any-return]
-    if wanted.get("CapacityReservationPreference") == "capacity-reservations-only":
+    if specification.get("CapacityReservationPreference") == "capacity-reservations-only":
         raise _capacity_exceeded()
     return None
 
 
-def _matches(found: CapacityReservation, launch: Any) -> bool:
+def _matches(reservation: CapacityReservation, launch: Any) -> bool:
     """Return whether the reservation is open to the launch, which names none."""
-    wanted = launch.parameters.get("CapacityReservationSpecification") or {}
+    specification = launch.parameters.get("CapacityReservationSpecification") or {}
     market = (launch.parameters.get("InstanceMarketOptions") or {}).get("MarketType")
-    is_open = found.match == "open" and "CapacityReservationTarget" not in wanted
-    is_open &= wanted.get("CapacityReservationPreference") != "none" and market != "spot"
-    return is_open and _fits(found, launch)
+    is_open = reservation.match == "open" and "CapacityReservationTarget" not in specification
+    is_open &= specification.get("CapacityReservationPreference") != "none" and market != "spot"
+    return is_open and _fits(reservation, launch)
 
 
 def _targeted(
-    found: CapacityReservation, launch: Any, market: str | None, count: int
+    reservation: CapacityReservation, launch: Any, market: str | None, count: int
 ) -> CapacityReservation:
     """Return the reservation if the launch may use it.
 
     A spot instance cannot (kubernetes-sigs/cluster-api-provider-aws 5374 and 5633: "not supported
     by AWS", 2026-11-23).
     """
-    if market == "spot" or (found.kind == BLOCK) != (market == BLOCK):
+    if market == "spot" or (reservation.kind == BLOCK) != (market == BLOCK):
         raise bad_combination(
-            f"The Capacity Reservation '{found.id}' and MarketType {market or 'on-demand'} do not"
-            " go together."
+            f"The Capacity Reservation '{reservation.id}' and MarketType {market or 'on-demand'}"
+            " do not go together."
         )
     zone = launch.subnet.availability_zone
-    compatible = (found.instance_type, found.availability_zone) == (launch.instance_type, zone)
-    compatible &= found.tenancy == launch.tenancy
-    ends = found.kind == BLOCK and found.end and datetime.now(UTC) >= found.end - WIND_DOWN
-    if found.state != "active" or ends or not compatible:
+    compatible = (reservation.instance_type, reservation.availability_zone) == (
+        launch.instance_type,
+        zone,
+    )
+    compatible &= reservation.tenancy == launch.tenancy
+    ends = (
+        reservation.kind == BLOCK
+        and reservation.end
+        and datetime.now(UTC) >= reservation.end - WIND_DOWN
+    )
+    if reservation.state != "active" or ends or not compatible:
         raise _capacity_exceeded()
-    if not _fits(found, launch):
+    if not _fits(reservation, launch):
         raise insufficient_capacity(zone, launch.instance_type)
-    taken = found.fault is not None and found.fault.kind == "taken"
-    if taken or found.available < count:
+    taken = reservation.fault is not None and reservation.fault.kind == "taken"
+    if taken or reservation.available < count:
         raise _capacity_exceeded()
-    return found
+    return reservation
 
 
-def _fits(found: CapacityReservation, launch: Any) -> bool:
-    group = str(found.placement_group_arn or "").rpartition("/")[2]
+def _fits(reservation: CapacityReservation, launch: Any) -> bool:
+    group = str(reservation.placement_group_arn or "").rpartition("/")[2]
     return bool(
-        found.instance_type == launch.instance_type
-        and found.availability_zone == launch.subnet.availability_zone
+        reservation.instance_type == launch.instance_type
+        and reservation.availability_zone == launch.subnet.availability_zone
         and group == launch.placement_group
-        and found.tenancy == launch.tenancy
+        and reservation.tenancy == launch.tenancy
     )
 
 

@@ -60,13 +60,15 @@ class Faults:
 
     def reservations(self) -> tuple[FaultyReservation, ...]:
         """Return the reservations that the faults `reservation` and `block` describe."""
-        found = []
+        reservations = []
         for name in ("reservation", "block"):
             if given := self.arguments(name):
                 kind, instance_type, count, zone, made, since = given
                 when = datetime.fromisoformat(since)
-                found.append(FaultyReservation(made, kind, instance_type, int(count), zone, when))
-        return tuple(found)
+                reservations.append(
+                    FaultyReservation(made, kind, instance_type, int(count), zone, when)
+                )
+        return tuple(reservations)
 
     def credentials_end(self) -> datetime | None:
         """Return when the credentials of clients expire; None if no fault says so."""

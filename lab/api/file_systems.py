@@ -92,7 +92,7 @@ class LustreFileSystem(FileSystem):  # type: ignore[misc]  # moto is untyped her
         Defaults: CreateFileSystem and CreateFileSystemLustreConfiguration of FSx's reference
         (botocore's model, 2026-11-26).
         """
-        found = {
+        description = {
             **super().to_dict(),
             "OwnerId": self.account_id,
             "FileSystemTypeVersion": self.version,
@@ -113,7 +113,7 @@ class LustreFileSystem(FileSystem):  # type: ignore[misc]  # moto is untyped her
             "VpcId": self.interface.subnet.vpc_id,
             "NetworkInterfaceIds": [self.interface.id],
         }
-        return {name: value for name, value in found.items() if name != "SecurityGroupIds"}
+        return {name: value for name, value in description.items() if name != "SecurityGroupIds"}
 
 
 class FsxBackend(FSxBackend):  # type: ignore[misc]  # moto is untyped here
@@ -151,18 +151,18 @@ class FsxBackend(FSxBackend):  # type: ignore[misc]  # moto is untyped here
 
     def describe_file_systems(self, **request: Any) -> Any:
         """Return moto's answer; FileSystemNotFound for an id that does not exist."""
-        for wanted in request["file_system_ids"] or ():
-            if wanted not in self.file_systems:
-                raise FsxFileSystemNotFound(wanted)
+        for file_system_id in request["file_system_ids"] or ():
+            if file_system_id not in self.file_systems:
+                raise FsxFileSystemNotFound(file_system_id)
         return super().describe_file_systems(**request)
 
     def delete_file_system(self, file_system_id: str, *rest: Any, **more: Any) -> Any:
         """Delete the file system, its interface and its files."""
         ec2 = self.ec2_backend
         with ec2.lab.lock:
-            found = self.file_systems.get(file_system_id)
+            file_system = self.file_systems.get(file_system_id)
             answer = super().delete_file_system(file_system_id, *rest, **more)
-            if found is not None:
-                ec2.delete_network_interface(found.interface.id)
+            if file_system is not None:
+                ec2.delete_network_interface(file_system.interface.id)
             ec2.lab.machines.remove_file_system(file_system_id)
         return answer

@@ -110,23 +110,23 @@ def _check_cards(
                 f" {instance_type} has network cards 0 to {max(cards)}."
             )
         used.setdefault(interface.card, []).append(interface)
-    for index, here in used.items():
+    for index, on_card in used.items():
         card = cards[index]
         limit = card["MaximumNetworkInterfaces"]
-        if len(here) > limit:
+        if len(on_card) > limit:
             raise Refusal(
                 "AttachmentLimitExceeded",
-                f"Interface count {len(here)} exceeds the limit for {instance_type}"
+                f"Interface count {len(on_card)} exceeds the limit for {instance_type}"
                 f" on network card {index} ({limit}).",
             )
         offered = card.get("InterfaceTypes") or ["interface"]
-        for interface in here:
+        for interface in on_card:
             if interface.type not in offered:
                 raise bad_combination(
                     f"Network card {index} of {instance_type} does not support"
                     f" interface type {interface.type}."
                 )
-        if sum(i.is_efa for i in here) > 1:
+        if sum(i.is_efa for i in on_card) > 1:
             raise bad_combination(f"Only one EFA is allowed per network card (card {index}).")
     efas = sum(i.is_efa for i in interfaces)
     most = (network.get("EfaInfo") or {}).get("MaximumEfaInterfaces", 0)

@@ -91,8 +91,8 @@ def resolve(backend: Any, request: Parameters) -> ResolvedLaunch:
 
 def template_data(backend: Any, named: Parameters) -> Parameters:
     """Return the parameters of a launch template's version; Refusal if there is none."""
-    found: Parameters = _template(backend, named).data
-    return found
+    data: Parameters = _template(backend, named).data
+    return data
 
 
 def _template(backend: Any, named: Parameters) -> Any:
@@ -191,10 +191,11 @@ def _check_architecture(launch: ResolvedLaunch) -> None:
 def _check_zone(launch: ResolvedLaunch) -> None:
     """Unsupported where the zone does not offer the type (AWS's own text)."""
     zone = launch.subnet.availability_zone
-    wanted = (launch.parameters.get("Placement") or {}).get("AvailabilityZone")
-    if wanted and wanted != zone:
+    requested = (launch.parameters.get("Placement") or {}).get("AvailabilityZone")
+    if requested and requested != zone:
         raise bad_value(
-            f"The availability zone {wanted} is not that of the subnet {launch.subnet.id} ({zone})."
+            f"The availability zone {requested} is not that of the subnet {launch.subnet.id}"
+            f" ({zone})."
         )
     offers = launch.image.ec2_backend.describe_instance_type_offerings(
         "availability-zone", {"instance-type": [launch.instance_type]}
@@ -271,10 +272,10 @@ def _count(backend: Any, launch: ResolvedLaunch) -> int:
 
 def _check_addresses(launch: ResolvedLaunch, count: int) -> None:
     needed = sum(interface.takes_ip for interface in launch.interfaces) * count
-    wanted = [interface.private_ip for interface in launch.interfaces if interface.private_ip]
-    if wanted and count > 1:
+    requested = [interface.private_ip for interface in launch.interfaces if interface.private_ip]
+    if requested and count > 1:
         raise bad_combination("A private address fits one instance only.")
-    for address in wanted:
+    for address in requested:
         launch.subnet.check_free(address)
     if needed > launch.subnet.available_ip_address_count:
         raise Refusal(

@@ -28,16 +28,16 @@ def answer(action: str, request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the Pricing API's answer to `action`; KeyError for any action but GetProducts."""
     if action != "GetProducts":
         raise KeyError(action)
-    wanted = {f["Field"]: f["Value"] for f in request.get("Filters", ())}
-    region = wanted.get("regionCode", "us-east-1")
+    filters = {f["Field"]: f["Value"] for f in request.get("Filters", ())}
+    region = filters.get("regionCode", "us-east-1")
     names = (*catalogue(), BASTION_TYPE, *_CPU_PRICES)
     products = [product for name in names if (product := _product(name, region)) is not None]
-    found = [
+    matching = [
         json.dumps(product)
         for product in products
-        if all(product["product"]["attributes"].get(key) == wanted[key] for key in wanted)
+        if all(product["product"]["attributes"].get(key) == filters[key] for key in filters)
     ]
-    return {"FormatVersion": "aws_v1", "PriceList": found}
+    return {"FormatVersion": "aws_v1", "PriceList": matching}
 
 
 def _product(name: str, region: str) -> dict[str, Any] | None:

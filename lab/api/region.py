@@ -30,15 +30,17 @@ class PublicAddresses:
         while True:
             yield from map(str, self._range.hosts())
 
-    def take(self, wanted: str | None = None) -> str:
+    def take(self, requested: str | None = None) -> str:
         """Return a free address, `wanted` if given; AddressLimitExceeded if there is none."""
-        if wanted and (wanted in self._taken or ipaddress.IPv4Address(wanted) not in self._range):
-            raise Refusal("InvalidAddress.NotFound", f"Address '{wanted}' not found.")
+        if requested and (
+            requested in self._taken or ipaddress.IPv4Address(requested) not in self._range
+        ):
+            raise Refusal("InvalidAddress.NotFound", f"Address '{requested}' not found.")
         if len(self._taken) >= self._range.num_addresses - 2:
             raise Refusal(
                 "AddressLimitExceeded", "The maximum number of addresses has been reached."
             )
-        address = wanted or next(a for a in self._order if a not in self._taken)
+        address = requested or next(a for a in self._order if a not in self._taken)
         self._taken.add(address)
         return address
 

@@ -163,9 +163,9 @@ class LabResponse(
         The code and the text are in https://github.com/gruntwork-io/cloud-nuke/pull/1132
         (2026-11-25).
         """
-        wanted = self._get_param("NetworkInterfaceId")
-        if self.ec2_backend.get_network_interface(wanted).instance is not None:
-            text = f"Network interface '{wanted}' is currently in use."
+        interface_id = self._get_param("NetworkInterfaceId")
+        if self.ec2_backend.get_network_interface(interface_id).instance is not None:
+            text = f"Network interface '{interface_id}' is currently in use."
             raise Refusal("InvalidParameterValue", text)
         return super().delete_network_interface()
 

@@ -131,10 +131,10 @@ class _Services(DomainDispatcherApplication):  # type: ignore[misc]  # moto is u
         kept = environ.get("PATH_INFO") == "/" and service != buckets.SERVICE
         if kept and service in self._applications:
             return self._applications[service]
-        found: Flask = super().get_application(environ)
+        application: Flask = super().get_application(environ)
         if kept:
-            self._applications[service] = found
-        return found
+            self._applications[service] = application
+        return application
 
     def _rule_refusal(self, environ: dict[str, Any]) -> ErrorAnswer | None:
         """Return AWS's response to a request that breaks a rule or is not allowed, else None.
@@ -278,11 +278,11 @@ def _regions() -> list[LabBackend]:
 
 def _instances() -> list[Any]:
     """Return the instances of all regions that are not terminated."""
-    found: list[Any] = []
+    instances: list[Any] = []
     for region in _regions():
         with region.lab.lock:
-            found += [instance for instance in region.all_instances() if instance.nics]
-    return found
+            instances += [instance for instance in region.all_instances() if instance.nics]
+    return instances
 
 
 def _new_world(lab: Lab) -> None:

@@ -99,20 +99,20 @@ def _managed_policy() -> dict[str, Any]:
     return data
 
 
-def profile_of(account: str, wanted: dict[str, Any] | None) -> Any | None:
+def profile_of(account: str, named: dict[str, Any] | None) -> Any | None:
     """Return a launch's instance profile, None if it names none; Refusal if it is unknown."""
-    if not wanted:
+    if not named:
         return None
-    name = wanted.get("Name") or str(wanted.get("Arn")).rpartition("/")[2]
+    name = named.get("Name") or str(named.get("Arn")).rpartition("/")[2]
     known = iam_backends[account]["aws"].instance_profiles
     if name not in known:
         raise _unknown_profile(name)
     return known[name]
 
 
-def check_profile(account: str, wanted: dict[str, Any] | None, delay_s: float) -> None:
+def check_profile(account: str, named: dict[str, Any] | None, delay_s: float) -> None:
     """Refuse a launch with an unknown profile, or with one that is younger than `delay_s`."""
-    profile = profile_of(account, wanted)
+    profile = profile_of(account, named)
     if profile and (utcnow() - profile.create_date).total_seconds() < delay_s:
         raise _unknown_profile(profile.name)
 
@@ -153,7 +153,7 @@ class SessionActions(SimpleSystemManagerResponse):  # type: ignore[misc]  # moto
 
     def describe_instance_information(self) -> ActionResult:
         """Answer DescribeInstanceInformation with the instances that are online."""
-        wanted = {
+        named = {
             value
             for filter_ in self._get_param("Filters") or ()
             if filter_["Key"] == "InstanceIds"
@@ -169,7 +169,7 @@ class SessionActions(SimpleSystemManagerResponse):  # type: ignore[misc]  # moto
                         "PlatformType": "Linux",
                     }
                     for instance_id in self._online()
-                    if not wanted or instance_id in wanted
+                    if not named or instance_id in named
                 ]
             }
         )

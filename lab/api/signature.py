@@ -162,8 +162,8 @@ def _required(environ: dict[str, Any]) -> set[str]:
 def _header(environ: dict[str, Any], name: str) -> str | None:
     wsgi = name.upper().replace("-", "_")
     plain = wsgi in ("CONTENT_TYPE", "CONTENT_LENGTH")
-    found = environ.get(wsgi if plain else f"HTTP_{wsgi}")
-    return None if found is None else str(found)
+    value = environ.get(wsgi if plain else f"HTTP_{wsgi}")
+    return None if value is None else str(value)
 
 
 def _answer(environ: dict[str, Any], reason: _Reason) -> ErrorAnswer:

@@ -65,8 +65,8 @@ class SpotRequest:
 
     def _tags(self) -> dict[str, str]:
         """Return the tags of the request, which are not those of its instance."""
-        found: dict[str, str] = self.instance.ec2_backend.tags.get(self.id, {})
-        return found
+        tags: dict[str, str] = self.instance.ec2_backend.tags.get(self.id, {})
+        return tags
 
     @property
     def id(self) -> str:
@@ -155,9 +155,11 @@ class SpotActions:
         """Answer DescribeSpotInstanceRequests, for the instances that RunInstances launched."""
         ids = self._get_param("SpotInstanceRequestIds", [])
         ec2 = self.ec2_backend
-        found = ec2.named_spot_requests(ids) if ids else ec2.spot_requests()
-        found = generic_filter(self._filters_from_querystring(), found)
-        return ActionResult({"SpotInstanceRequests": [request.description() for request in found]})
+        requests = ec2.named_spot_requests(ids) if ids else ec2.spot_requests()
+        requests = generic_filter(self._filters_from_querystring(), requests)
+        return ActionResult(
+            {"SpotInstanceRequests": [request.description() for request in requests]}
+        )
 
     def cancel_spot_instance_requests(self) -> ActionResult:
         """Answer CancelSpotInstanceRequests; the instances keep running."""

@@ -46,8 +46,8 @@ def network_nodes(instance: Any) -> list[str]:
 
 def _number(instance: Any) -> int:
     tags = {tag["key"]: tag["value"] for tag in instance.get_tags()}
-    found = re.search(r"[0-9]{1,6}$", tags.get("Name", ""))
-    return int(found[0]) if found else 0
+    match = re.search(r"[0-9]{1,6}$", tags.get("Name", ""))
+    return int(match[0]) if match else 0
 
 
 def _name(place: str) -> str:
@@ -70,11 +70,11 @@ class TopologyActions:
         """
         self.error_on_dryrun()
         ids, groups = self._get_param("InstanceIds", []), self._get_param("GroupNames", [])
-        found = self._found(ids, groups)
+        descriptions = self._descriptions(ids, groups)
         start = self._start()
         end = start + int(self._get_param("MaxResults") or DEFAULT_PAGE)
-        answer: dict[str, Any] = {"Instances": found[start:end]}
-        if end < len(found):
+        answer: dict[str, Any] = {"Instances": descriptions[start:end]}
+        if end < len(descriptions):
             answer["NextToken"] = str(end)
         return ActionResult(answer)
 
@@ -84,7 +84,7 @@ class TopologyActions:
             raise Refusal("InvalidNextToken", "The token is not valid.")
         return int(token)
 
-    def _found(self, ids: list[str], groups: list[str]) -> list[dict[str, Any]]:
+    def _descriptions(self, ids: list[str], groups: list[str]) -> list[dict[str, Any]]:
         backend = self.ec2_backend
         for group in groups:
             backend.placement_group(group)
@@ -97,15 +97,15 @@ class TopologyActions:
                 continue
             if groups and instance.placement.group_name not in groups:
                 continue
-            one = _description(instance, above)
-            if _matches(one, filters):
-                entries.append(one)
+            entry = _description(instance, above)
+            if _matches(entry, filters):
+                entries.append(entry)
         return entries
 
 
 def _description(instance: Any, above: list[str]) -> dict[str, Any]:
     """Return the instance as EC2's InstanceTopology."""
-    one = {
+    entry = {
         "InstanceId": instance.id,
         "InstanceType": instance.instance_type,
         "NetworkNodes": above,
@@ -113,8 +113,8 @@ def _description(instance: Any, above: list[str]) -> dict[str, Any]:
         "ZoneId": _zone_id(instance),
     }
     if instance.placement.group_name:
-        one["GroupName"] = instance.placement.group_name
-    return one
+        entry["GroupName"] = instance.placement.group_name
+    return entry
 
 
 def _zone_id(instance: Any) -> str:
@@ -131,8 +131,8 @@ _FILTERS = {
 }
 
 
-def _matches(one: dict[str, Any], filters: dict[str, list[str]]) -> bool:
+def _matches(entry: dict[str, Any], filters: dict[str, list[str]]) -> bool:
     for name, values in filters.items():
-        if not any(fnmatchcase(one[_FILTERS[name]], value) for value in values):
+        if not any(fnmatchcase(entry[_FILTERS[name]], value) for value in values):
             return False
     return True

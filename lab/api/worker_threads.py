@@ -39,7 +39,7 @@ class WorkerServer(ThreadedWSGIServer):
             self._connections.put(None)
 
     def _work(self) -> None:
-        while (one := self._connections.get()) is not None:
-            self.process_request_thread(*one)
+        while (connection := self._connections.get()) is not None:
+            self.process_request_thread(*connection)
             with self._lock:
                 self._idle += 1

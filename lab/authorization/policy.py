@@ -91,8 +91,8 @@ def decide(
 def read_policy(text: str) -> Policy:
     """Return the policy of a JSON text: a document, or a list of them; InputError if it is none."""
     try:
-        found = json.loads(text)
-        documents = found if isinstance(found, list) else [found]
+        content = json.loads(text)
+        documents = content if isinstance(content, list) else [content]
         return Policy(
             tuple(_statement(statement) for each in documents for statement in each["Statement"])
         )
@@ -124,19 +124,19 @@ def _listed(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
 
 
-def _holds(operator: str, key: str, wanted: tuple[str, ...], context: Context) -> bool:
+def _holds(operator: str, key: str, patterns: tuple[str, ...], context: Context) -> bool:
     # Names of condition keys do not distinguish case; the key of a tag within them may.
     actual = next((value for name, value in context.items() if name.lower() == key.lower()), None)
     if operator == "Null":
-        return str(actual is None).lower() in wanted
+        return str(actual is None).lower() in patterns
     if actual is None:
         return False
-    wanted = tuple(_filled(pattern, context) for pattern in wanted)
+    patterns = tuple(_filled(pattern, context) for pattern in patterns)
     if operator == "StringEquals":
-        return actual in wanted
+        return actual in patterns
     if operator in ("ArnEquals", "ArnLike"):  # two names of one comparison
-        return any(_like_arn(pattern, actual) for pattern in wanted)
-    return any(_like(pattern, actual) for pattern in wanted)
+        return any(_like_arn(pattern, actual) for pattern in patterns)
+    return any(_like(pattern, actual) for pattern in patterns)
 
 
 def _filled(pattern: str, context: Context) -> str:
@@ -145,7 +145,7 @@ def _filled(pattern: str, context: Context) -> str:
     With a variable that the request does not have the pattern matches nothing ("IAM policy
     elements: Variables and tags", IAM User Guide, 2026-11-26).
     """
-    return _VARIABLE.sub(lambda found: context.get(found[1], "\0"), pattern)
+    return _VARIABLE.sub(lambda match: context.get(match[1], "\0"), pattern)
 
 
 def _like_arn(pattern: str, arn: str) -> bool:

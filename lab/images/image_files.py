@@ -171,12 +171,12 @@ def _host_mirrors() -> Iterable[tuple[str, str]]:
     """Return the address and the suite of each source of packages."""
     # The sources alone are asked for. With the lists of packages apt would read 60000 of them.
     options = ("--no-release-info", "--option=Dir::State::lists=/dev/null")
-    wanted = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
-    shown = _apt("apt-get", "indextargets", *options, "--format", wanted)
+    form = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
+    shown = _apt("apt-get", "indextargets", *options, "--format", form)
     suites = {suite for _, suite in _PUBLIC_SOURCES}
     words = [line.split() for line in shown.splitlines()]
-    found = {(w[0], w[1]) for w in words if len(w) == 3 and w[1] in suites and w[2] == "main"}
-    return sorted(found) if any(suite == RELEASE for _, suite in found) else _PUBLIC_SOURCES
+    mirrors = {(w[0], w[1]) for w in words if len(w) == 3 and w[1] in suites and w[2] == "main"}
+    return sorted(mirrors) if any(suite == RELEASE for _, suite in mirrors) else _PUBLIC_SOURCES
 
 
 def _deb822(sources: Iterable[tuple[str, str]]) -> str:
@@ -188,9 +188,9 @@ def _deb822(sources: Iterable[tuple[str, str]]) -> str:
 
 def _host_apt_settings() -> str:
     """Return the download settings of the host's apt: proxies, certificates, checks of dates."""
-    wanted = re.compile(r"Acquire::(https?|Check-[A-Za-z-]+|Retries)\b.*", re.IGNORECASE)
+    kept = re.compile(r"Acquire::(https?|Check-[A-Za-z-]+|Retries)\b.*", re.IGNORECASE)
     lines = _apt("apt-config", "dump").splitlines()
-    return "".join(f"{line}\n" for line in lines if wanted.match(line) and '""' not in line)
+    return "".join(f"{line}\n" for line in lines if kept.match(line) and '""' not in line)
 
 
 def _apt(*argv: str) -> str:

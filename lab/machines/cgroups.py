@@ -54,24 +54,24 @@ def create(places: Places, machine: str, owner: int) -> tuple[Path, ...]:
 
 def machines(places: Places) -> tuple[str, ...]:
     """Return the names of the lab's machines that have a group, sorted."""
-    found = {
+    names = {
         group.name
         for hierarchy in hierarchies()
         for group in (hierarchy / places.cgroup).glob("*/")
         if (group / "cgroup.procs").exists()
     }
-    return tuple(sorted(found))
+    return tuple(sorted(names))
 
 
 def processes(places: Places, machine: str) -> set[int]:
     """Return the ids of all processes of the machine, including systemd-nspawn."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for hierarchy in hierarchies():
         # Groups appear and disappear while they are read; os.walk skips those that disappeared.
         for group, _, _ in os.walk(hierarchy / places.cgroup / machine):
             with suppress(OSError):  # the group and its processes have ended
-                found.update(int(pid) for pid in Path(group, "cgroup.procs").read_text().split())
-    return found - {0}
+                pids.update(int(pid) for pid in Path(group, "cgroup.procs").read_text().split())
+    return pids - {0}
 
 
 def kill(places: Places, machine: str, timeout: float = 10.0) -> None:

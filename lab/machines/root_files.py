@@ -79,9 +79,9 @@ def _open_in_root(root: Path, path: PurePosixPath) -> int:
     how = struct.pack("QQQ", _FOLDER, 0, _IN_ROOT | _NO_MAGIC_LINKS)
     try:
         for _ in range(_ATTEMPTS):  # EAGAIN: something was renamed meanwhile
-            found = _libc.syscall(_OPENAT2, top, os.fsencode(path), how, len(how))
-            if found >= 0:
-                return int(found)
+            descriptor = _libc.syscall(_OPENAT2, top, os.fsencode(path), how, len(how))
+            if descriptor >= 0:
+                return int(descriptor)
             if ctypes.get_errno() != errno.EAGAIN:
                 break
         number = ctypes.get_errno()

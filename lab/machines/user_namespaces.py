@@ -53,9 +53,9 @@ def mount_shifted(folder: Path, at: Path, first: int) -> None:
         try:
             tree = _call(_OPEN_TREE, _AT_FDCWD, str(folder).encode(), _OPEN_TREE_CLONE)
             try:
-                wanted = _Attributes(attr_set=_READ_ONLY | _MOUNT_ATTR_IDMAP, userns_fd=users)
-                size = ctypes.sizeof(wanted)
-                _call(_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, ctypes.byref(wanted), size)
+                attributes = _Attributes(attr_set=_READ_ONLY | _MOUNT_ATTR_IDMAP, userns_fd=users)
+                size = ctypes.sizeof(attributes)
+                _call(_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, ctypes.byref(attributes), size)
                 place = str(at).encode()
                 _call(_MOVE_MOUNT, tree, b"", _AT_FDCWD, place, _MOVE_MOUNT_F_EMPTY_PATH)
             finally:

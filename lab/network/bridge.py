@@ -95,17 +95,17 @@ class LabNetwork:
 
     def traces(self) -> tuple[str, ...]:
         """Return what of the network is on this machine, up or left by a crash."""
-        found = []
+        traces = []
         if is_up(self.places):
-            found.append(f"network namespace {self.places.namespace}")
+            traces.append(f"network namespace {self.places.namespace}")
         if succeeds("ip", "link", "show", self.slot.host_link):
-            found.append(f"link {self.slot.host_link}")
+            traces.append(f"link {self.slot.host_link}")
         if self._host_has_rules():
-            found.append(f"nftables table {self.places.table}")
-        found.extend(f"route {route}" for route in self._host_routes())
+            traces.append(f"nftables table {self.places.table}")
+        traces.extend(f"route {route}" for route in self._host_routes())
         if host_settings.is_remembered(self.places):
-            found.append("changed settings net.ipv4.ip_forward, fs.inotify.max_user_instances")
-        return tuple(found)
+            traces.append("changed settings net.ipv4.ip_forward, fs.inotify.max_user_instances")
+        return tuple(traces)
 
     def add_vpc(self, cidr: str) -> None:
         """Add the range to the lab and make it unreachable on the host.
@@ -327,14 +327,14 @@ def is_up(places: Places) -> bool:
 
 def traces(places: Places) -> tuple[str, ...]:
     """Return what of the lab's network is on this machine, up or left by a crash."""
-    found = of(places)
-    return found.traces() if found else ()
+    network = of(places)
+    return network.traces() if network else ()
 
 
 def clear(places: Places) -> None:
     """Remove the lab's network; fine when there is none."""
-    if found := of(places):
-        found.down()
+    if network := of(places):
+        network.down()
 
 
 def resolvers(files: Iterable[Path] = _RESOLVER_FILES) -> tuple[str, ...]:
@@ -354,8 +354,8 @@ def _nameservers(path: Path) -> tuple[str, ...]:
     if not path.exists():
         return ()
     words = [line.split() for line in path.read_text().splitlines()]
-    found = [line[1] for line in words if len(line) > 1 and line[0] == "nameserver"]
-    return tuple(a for a in found if ":" not in a and not IPv4Address(a).is_loopback)
+    addresses = [line[1] for line in words if len(line) > 1 and line[0] == "nameserver"]
+    return tuple(a for a in addresses if ":" not in a and not IPv4Address(a).is_loopback)
 
 
 def _gateway(cidr: str) -> str:

@@ -138,10 +138,10 @@ def _now() -> Former:
 
 def _former(places: Places) -> Former | None:
     try:
-        found: Former = json.loads(_file(places).read_text())
+        former: Former = json.loads(_file(places).read_text())
     except FileNotFoundError:
         return None
-    return found
+    return former
 
 
 def _others(places: Places) -> list[Places]:

@@ -264,21 +264,21 @@ class Instance(Resource):
         )
         return None if reservation is None else reservation["Instances"][0]
 
-    def _wait_for(self, resource_id: str, wanted: str) -> None:
+    def _wait_for(self, resource_id: str, target: str) -> None:
         """Wait until the instance is in the state; RuntimeError if it terminates instead."""
 
         def reached() -> bool:
             instance = self._describe(resource_id)
             state = "terminated" if instance is None else str(instance["State"]["Name"])
-            if state == "terminated" and wanted != "terminated":
+            if state == "terminated" and target != "terminated":
                 reason = ((instance or {}).get("StateReason") or {}).get("Message", "")
                 raise RuntimeError(
-                    f"waiting for EC2 Instance ({resource_id}) to be {wanted}: it is terminated"
+                    f"waiting for EC2 Instance ({resource_id}) to be {target}: it is terminated"
                     + (f": {reason}" if reason else "")
                 )
-            return state == wanted
+            return state == target
 
-        wait(reached, f"EC2 Instance ({resource_id}) to be {wanted}")
+        wait(reached, f"EC2 Instance ({resource_id}) to be {target}")
 
     def _user_data(self, resource_id: str) -> str | None:
         """Return the hash of the user data, as the real provider keeps them; None without any.
@@ -391,8 +391,8 @@ def _primary(instance: Any) -> Mapping[str, Any]:
 
     Source: hashicorp/terraform-provider-aws, internal/service/ec2/ec2_instance.go (2026-11-22).
     """
-    found: Mapping[str, Any] = {}
+    primary: Mapping[str, Any] = {}
     for interface in instance.get("NetworkInterfaces", []):
         if interface["Attachment"]["DeviceIndex"] == 0:
-            found = dict(interface)
-    return found
+            primary = dict(interface)
+    return primary

@@ -32,13 +32,13 @@ def differences(
     more; other properties may have any value. `replacing` are the properties that AWS cannot change
     on an existing resource.
     """
-    found = []
+    differing = []
     for name in sorted({*inputs, *old_inputs}):
-        found += [
+        differing += [
             Difference(path, kind, name in replacing)
             for path, kind in _compare(name, state.get(name), inputs.get(name))
         ]
-    return tuple(found)
+    return tuple(differing)
 
 
 def _compare(path: str, old: Any, new: Any) -> Iterator[tuple[str, Kind]]:

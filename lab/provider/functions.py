@@ -12,10 +12,12 @@ def network_interface(ec2: Any, arguments: Properties) -> Properties:
     filters = [
         {"Name": each["name"], "Values": each["values"]} for each in arguments.get("filters", ())
     ]
-    found = ec2.describe_network_interfaces(Filters=filters)["NetworkInterfaces"]
-    if len(found) != 1:
-        raise RuntimeError(f"reading EC2 Network Interface: {len(found)} fit the filters, not one")
-    (interface,) = found
+    interfaces = ec2.describe_network_interfaces(Filters=filters)["NetworkInterfaces"]
+    if len(interfaces) != 1:
+        raise RuntimeError(
+            f"reading EC2 Network Interface: {len(interfaces)} fit the filters, not one"
+        )
+    (interface,) = interfaces
     return {
         "id": interface["NetworkInterfaceId"],
         "interfaceType": interface.get("InterfaceType"),

@@ -129,12 +129,12 @@ def _from_aws(value: Any) -> Any:
         return [_from_aws(item) for item in value]
     if not isinstance(value, dict):
         return value
-    found: Properties = {}
+    properties: Properties = {}
     for key, item in value.items():
         if key == "Tags":
-            found["tags"] = tags_of(value)
+            properties["tags"] = tags_of(value)
         elif key == "Groups":
-            found["securityGroups"] = item
+            properties["securityGroups"] = item
         else:
-            found[key[0].lower() + key[1:]] = _from_aws(item)
-    return found
+            properties[key[0].lower() + key[1:]] = _from_aws(item)
+    return properties

@@ -162,12 +162,12 @@ def is_new_profile(error: ClientError) -> bool:
 def first(describe: Callable[[], Sequence[Any]]) -> Any | None:
     """Return the first item of `describe`; None if there is none or AWS reports it as gone."""
     try:
-        found = describe()
+        descriptions = describe()
     except ClientError as error:
         if is_gone(error):
             return None
         raise
-    return found[0] if found else None
+    return descriptions[0] if descriptions else None
 
 
 def wait(done: Callable[[], bool], what: str, limit: float | None = None) -> None:

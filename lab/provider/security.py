@@ -74,7 +74,7 @@ class SecurityGroup(Resource):
         group = self._describe(resource_id)
         if group is None:
             return None
-        found = {
+        properties = {
             **state,
             "name": group["GroupName"],
             "description": group["Description"],
@@ -85,8 +85,8 @@ class SecurityGroup(Resource):
         for direction in ("ingress", "egress"):
             actual = _current_atoms(group, direction)
             if actual != set(_wanted_atoms(state.get(direction) or [], resource_id)):
-                found[direction] = [_rule(atom, resource_id) for atom in sorted(actual)]
-        return found
+                properties[direction] = [_rule(atom, resource_id) for atom in sorted(actual)]
+        return properties
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
         """Change the rules and the tags."""
@@ -118,13 +118,13 @@ class SecurityGroup(Resource):
         )
         for direction, revoke, authorize in calls:
             actual = _current_atoms(group, direction)
-            wanted = _wanted_atoms(inputs.get(direction) or [], group_id)
-            if gone := sorted(actual - set(wanted)):
+            desired = _wanted_atoms(inputs.get(direction) or [], group_id)
+            if gone := sorted(actual - set(desired)):
                 revoke(GroupId=group_id, IpPermissions=[_permission(atom, "") for atom in gone])
-            if fresh := sorted(set(wanted) - actual):
+            if fresh := sorted(set(desired) - actual):
                 authorize(
                     GroupId=group_id,
-                    IpPermissions=[_permission(atom, wanted[atom]) for atom in fresh],
+                    IpPermissions=[_permission(atom, desired[atom]) for atom in fresh],
                 )
 
 
@@ -146,14 +146,14 @@ def _sources(rule: Properties, group_id: str) -> Iterator[str]:
 
 def _current_atoms(group: Any, direction: str) -> set[Atom]:
     permissions = group.get("IpPermissions" if direction == "ingress" else "IpPermissionsEgress")
-    found = set()
+    atoms = set()
     for permission in permissions or []:
         everything = permission["IpProtocol"] == "-1"
         ports = (0, 0) if everything else (permission["FromPort"], permission["ToPort"])
         sources = [r["CidrIp"] for r in permission.get("IpRanges") or []]
         sources += [pair["GroupId"] for pair in permission.get("UserIdGroupPairs") or []]
-        found |= {(permission["IpProtocol"], *ports, source) for source in sources}
-    return found
+        atoms |= {(permission["IpProtocol"], *ports, source) for source in sources}
+    return atoms
 
 
 def _permission(atom: Atom, description: str) -> dict[str, Any]:

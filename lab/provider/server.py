@@ -110,12 +110,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def _clients(self, region: Any, attempts: int) -> dict[str, Any]:
         """Return a client for each service; every operation of an engine asks for the same ones."""
         with self._making:
-            found = self._made.get((region, attempts))
-            if found is None:
-                found = self._made[region, attempts] = _clients(
+            clients = self._made.get((region, attempts))
+            if clients is None:
+                clients = self._made[region, attempts] = _clients(
                     self._endpoint, region, retry_handler(attempts, self._times.faster)
                 )
-            return found
+            return clients
 
     def Invoke(self, request: Any, context: Any) -> Any:
         """Answer the one function that the program calls."""
@@ -123,10 +123,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             failure = provider_pb2.CheckFailure(reason=f"the lab has no function {request.tok}")
             return provider_pb2.InvokeResponse(failures=[failure])
         try:
-            found = network_interface(self._ec2, from_struct(request.args))
+            interface = network_interface(self._ec2, from_struct(request.args))
         except _FAILURES as error:
             _fail(context, _text(error))
-        return provider_pb2.InvokeResponse(**{"return": to_struct(found)})
+        return provider_pb2.InvokeResponse(**{"return": to_struct(interface)})
 
     def Check(self, request: Any, context: Any) -> Any:
         """Report unknown, missing and invalid inputs by name."""
@@ -150,15 +150,15 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Diff(self, request: Any, context: Any) -> Any:
         """Report every property that differs by its path, and whether it requires a replacement."""
-        found = self._differences(request, context)
+        differing = self._differences(request, context)
         changes = provider_pb2.DiffResponse
         return provider_pb2.DiffResponse(
-            changes=changes.DIFF_SOME if found else changes.DIFF_NONE,
-            diffs=sorted({d.property for d in found}),
-            replaces=sorted({d.property for d in found if d.replace}),
+            changes=changes.DIFF_SOME if differing else changes.DIFF_NONE,
+            diffs=sorted({d.property for d in differing}),
+            replaces=sorted({d.property for d in differing if d.replace}),
             hasDetailedDiff=True,
             detailedDiff={
-                d.path: provider_pb2.PropertyDiff(kind=_KINDS[d.kind, d.replace]) for d in found
+                d.path: provider_pb2.PropertyDiff(kind=_KINDS[d.kind, d.replace]) for d in differing
             },
         )
 
@@ -200,9 +200,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             return provider_pb2.ReadResponse()
         inputs = from_struct(request.inputs)
         # The bridge takes what EC2 says of these for inputs (kind.read_inputs).
-        found = {name: properties[name] for name in kind.read_inputs if properties.get(name)}
+        read = {name: properties[name] for name in kind.read_inputs if properties.get(name)}
         return provider_pb2.ReadResponse(
-            id=request.id, properties=to_struct(properties), inputs=to_struct({**found, **inputs})
+            id=request.id, properties=to_struct(properties), inputs=to_struct({**read, **inputs})
         )
 
     def Update(self, request: Any, context: Any) -> Any:
@@ -245,13 +245,15 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def _read(self, kind: Resource, resource_id: str, state: Properties) -> Properties | None:
         """Return the resource's properties without the tags that the program ignores."""
-        found = kind.read(resource_id, state)
-        if found is not None and self._has_fault(POLICY):
-            send_of_read(kind, resource_id, found)
-        if found is None or not isinstance(found.get("tags"), dict):
-            return found
-        tags = {key: tag for key, tag in found["tags"].items() if key not in self._ignored_tags}
-        return {**found, "tags": tags}
+        properties = kind.read(resource_id, state)
+        if properties is not None and self._has_fault(POLICY):
+            send_of_read(kind, resource_id, properties)
+        if properties is None or not isinstance(properties.get("tags"), dict):
+            return properties
+        tags = {
+            key: tag for key, tag in properties["tags"].items() if key not in self._ignored_tags
+        }
+        return {**properties, "tags": tags}
 
     def _has_fault(self, name: str) -> bool:
         return self._faults is not None and name in read(self._faults)
@@ -268,9 +270,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             {name: value for name, value in from_struct(given).items() if name != DEFAULTS}
             for given in (request.olds, request.old_inputs, request.news)
         )
-        found = differences(state, old, new, self._type(request.urn, context).replacing)
+        differing = differences(state, old, new, self._type(request.urn, context).replacing)
         ignored = {path.partition(".")[0].partition("[")[0] for path in request.ignoreChanges}
-        return tuple(resource for resource in found if resource.property not in ignored)
+        return tuple(resource for resource in differing if resource.property not in ignored)
 
 
 def serve(

@@ -143,20 +143,22 @@ def problems(request: Request) -> Iterator[Problem]:
 @cache
 def _of(rules: tuple[Any, ...]) -> dict[str, list[Any]]:
     """Return the rules by their operation."""
-    found: dict[str, list[Any]] = {}
+    by_operation: dict[str, list[Any]] = {}
     for rule in rules:
-        found.setdefault(rule.operation, []).append(rule)
-    return found
+        by_operation.setdefault(rule.operation, []).append(rule)
+    return by_operation
 
 
 _search = cache(jmespath.compile)
 
 
-def _found(path: str, given: Mapping[str, Any]) -> list[Any]:
+def _values(path: str, given: Mapping[str, Any]) -> list[Any]:
     """Return the values at the path, without those that are missing."""
-    found = _search(path).search(given)
+    values = _search(path).search(given)
     return [
-        value_ for value_ in (found if isinstance(found, list) else [found]) if value_ is not None
+        value_
+        for value_ in (values if isinstance(values, list) else [values])
+        if value_ is not None
     ]
 
 
@@ -166,7 +168,7 @@ def _invalid(value: Any, path: str, why: str) -> Problem:
 
 
 def _check_text(rule: _Text, given: Mapping[str, Any]) -> Iterator[Problem]:
-    for value in _found(rule.path, given):
+    for value in _values(rule.path, given):
         if not rule.least <= len(value) <= rule.most:
             why = f"It must have {rule.least} to {rule.most} characters"
             yield _invalid(value, rule.path, why)
@@ -175,7 +177,7 @@ def _check_text(rule: _Text, given: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _check_range(rule: _Range, given: Mapping[str, Any]) -> Iterator[Problem]:
-    for value in _found(rule.path, given):
+    for value in _values(rule.path, given):
         if value < rule.least or (rule.most is not None and value > rule.most):
             upper = "" if rule.most is None else f", maximum: {rule.most}"
             yield _invalid(value, rule.path, f"Minimum: {rule.least}{upper}")
@@ -223,9 +225,13 @@ def _check_filters(request: Request) -> Iterator[Problem]:
     known = _filter_names(request.operation, name)
     filters = request.parameters[name]
     for filter_ in filters:
-        wanted = filter_.get("Name", "")
-        if known and (wanted.partition(":")[0] if wanted[:4] == "tag:" else wanted) not in known:
-            yield Problem("value", name, f"The filter '{wanted}' is invalid")
+        filter_name = filter_.get("Name", "")
+        if (
+            known
+            and (filter_name.partition(":")[0] if filter_name[:4] == "tag:" else filter_name)
+            not in known
+        ):
+            yield Problem("value", name, f"The filter '{filter_name}' is invalid")
     if sum(len(condition.get("Values", ())) for condition in filters) > FILTER_VALUES:
         text = f"The maximum number of filter values specified on a single call is {FILTER_VALUES}"
         yield Problem("value", name, text, "FilterLimitExceeded")
@@ -303,10 +309,10 @@ def _check_spot(market: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem("combination", "InstanceMarketOptions", text)
 
 
-def _check_target(wanted: Mapping[str, Any]) -> Iterator[Problem]:
+def _check_target(specification: Mapping[str, Any]) -> Iterator[Problem]:
     """Check a preference next to a target, which CapacityReservationSpecification allows once."""
-    preference = wanted.get("CapacityReservationPreference", "capacity-reservations-only")
-    if "CapacityReservationTarget" in wanted and preference != "capacity-reservations-only":
+    preference = specification.get("CapacityReservationPreference", "capacity-reservations-only")
+    if "CapacityReservationTarget" in specification and preference != "capacity-reservations-only":
         text = f"CapacityReservationPreference {preference} cannot be used with a target"
         yield Problem("combination", "CapacityReservationSpecification", text)
 

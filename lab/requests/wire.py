@@ -102,14 +102,14 @@ def _from_query(shape: Any, node: _Node) -> Any:
 def _members(
     convert: Callable[[Any, Any], Any], known: Mapping[str, tuple[str, Any]], node: _Node
 ) -> dict[str, Any]:
-    found = {}
+    members = {}
     for wire_name, below in node.items():
         if wire_name in known:
             name, shape = known[wire_name]
-            found[name] = convert(shape, below)
+            members[name] = convert(shape, below)
         else:
-            found[wire_name] = below.plain()
-    return found
+            members[wire_name] = below.plain()
+    return members
 
 
 def _items(convert: Callable[[Any, Any], Any], shape: Any, node: _Node) -> Any:
@@ -185,9 +185,9 @@ def _rest(service: str, environ: Mapping[str, Any], body: bytes) -> Request | No
     path = environ.get("REQUEST_URI", "").partition("?")[0]
     query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
     for pattern, operation in _routes(service, environ.get("REQUEST_METHOD", "")):
-        if found := pattern.fullmatch(path):
+        if match := pattern.fullmatch(path):
             shape = operation.input_shape
-            in_path = {name: unquote(value) for name, value in found.groupdict().items()}
+            in_path = {name: unquote(value) for name, value in match.groupdict().items()}
             placed = dict(_placed(shape, in_path, query))
             return Request(service, operation, {**_from_json(shape, _loaded(body)), **placed})
     return None

@@ -194,7 +194,7 @@ def test_what_a_killed_builder_left_is_cleared_by_lab_stop(place: Place, left: P
     # the folder is on a disk that knew no namespace of ours, or a mount was made by hand
     (left / "mnt").mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", left / "mnt"], check=True)
-    assert f"interrupted image {left.name}" in leftovers.found(lab_for("image"))
+    assert f"interrupted image {left.name}" in leftovers.find(lab_for("image"))
     image.remove_interrupted()
     assert place.mounts() == []
     assert place.files() == ["lock"]

@@ -85,10 +85,10 @@ def test_a_killed_lab_is_cleared(key: Path, cache: None) -> None:
         "changed settings net.ipv4.ip_forward, fs.inotify.max_user_instances",
         "interrupted image partial-stock-interrupted",
     )
-    assert leftovers.found(places) == removed
+    assert leftovers.find(places) == removed
     assert leftovers.clear(places) == removed
 
-    assert leftovers.found(places) == ()
+    assert leftovers.find(places) == ()
     assert leftovers.clear(places) == ()
     assert cgroups.machines(places) == ()
     assert not any((top / places.cgroup).exists() for top in cgroups.hierarchies())
@@ -107,12 +107,12 @@ def test_a_killed_lab_has_changed_the_host_until_it_is_cleared() -> None:
     crashes = f"{code} LabNetwork.claim(Places('b')).up(); import os; os.kill(os.getpid(), 9)"
     subprocess.run([sys.executable, "-c", crashes], check=False)
     assert FORWARD.read_text() == "1\n"
-    assert "changed settings net.ipv4.ip_forward, fs.inotify.max_user_instances" in leftovers.found(
+    assert "changed settings net.ipv4.ip_forward, fs.inotify.max_user_instances" in leftovers.find(
         places
     )
     leftovers.clear(places)
     assert FORWARD.read_text() == before
-    assert leftovers.found(places) == ()
+    assert leftovers.find(places) == ()
     assert LabNetwork.claim(Places("c")).slot.number == 1  # its addresses are free again
 
 

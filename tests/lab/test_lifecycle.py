@@ -144,7 +144,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[lifecycle.L
         yield lifecycle.start(LAB, silent)
     finally:
         lifecycle.stop(LAB, silent)
-    assert leftovers.found(LAB) == ()
+    assert leftovers.find(LAB) == ()
     assert lifecycle.status(LAB) == lifecycle.LabStatus(up=False, name=LAB.name)
 
 
@@ -249,7 +249,7 @@ def test_what_a_crashed_lab_left_is_cleared(lab: lifecycle.LabStatus, tmp_path: 
     until(lambda: instance in lifecycle.status(LAB).machines)
     os.kill(lab.pid, signal.SIGKILL)
     until(lambda: not lifecycle.status(LAB).up)
-    assert f"machine {instance}" in leftovers.found(LAB)
+    assert f"machine {instance}" in leftovers.find(LAB)
 
     said: list[Progress] = []
     again = lifecycle.start(LAB, said.append)

@@ -52,8 +52,8 @@ async def save_run(plan: LaunchPlan, folder: Path, launcher: Launcher, most_s: f
     async def of_node(node: NodePlan) -> str:
         rank = node.rank
         logs: Copy = ("", [f"rank-{rank}.log", f"rank-{rank}-*"], saved)
-        wanted: list[Copy] = [logs, ("work", outputs, f"{saved}/outputs/rank-{rank}")]
-        reason = await _save_at(launcher, rank, wanted, most_s)
+        copies: list[Copy] = [logs, ("work", outputs, f"{saved}/outputs/rank-{rank}")]
+        reason = await _save_at(launcher, rank, copies, most_s)
         return f"rank {rank} ({node.name}): {reason}\n" if reason else ""
 
     failures = await asyncio.gather(*map(of_node, plan.nodes))
@@ -65,14 +65,14 @@ async def save_run(plan: LaunchPlan, folder: Path, launcher: Launcher, most_s: f
     await _save_at(launcher, None, of_head, most_s)
 
 
-async def _save_at(launcher: Launcher, rank: int | None, wanted: list[Copy], most_s: float) -> str:
+async def _save_at(launcher: Launcher, rank: int | None, copies: list[Copy], most_s: float) -> str:
     """Copy at the node with this rank, or at the head; return why it failed, empty if not."""
     try:
         process = await launcher.save(rank)
     except OSError as error:
         return str(error)
     try:
-        return await asyncio.wait_for(_converse(process, wanted), most_s)
+        return await asyncio.wait_for(_converse(process, copies), most_s)
     except asyncio.TimeoutError:  # noqa: UP041  Python before 3.11
         return f"not done within {most_s:g} s"
     finally:  # also if this supervisor ends meanwhile
@@ -83,8 +83,8 @@ async def _save_at(launcher: Launcher, rank: int | None, wanted: list[Copy], mos
                 await asyncio.wait_for(process.wait(), _KILL_S)
 
 
-async def _converse(process: Process, wanted: list[Copy]) -> str:
-    _, errors = await process.communicate(json.dumps(wanted).encode() + b"\n")
+async def _converse(process: Process, copies: list[Copy]) -> str:
+    _, errors = await process.communicate(json.dumps(copies).encode() + b"\n")
     if process.returncode == 0:
         return ""
     lines = errors.decode("utf-8", "replace").strip().splitlines()

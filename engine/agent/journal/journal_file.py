@@ -211,10 +211,10 @@ def _without_output(lines: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
         event = dropped or output or {}
         gap["time"], gap["end"] = event["time"], end_of_line(start, line)
         for more in (_dropped(output),) if dropped is None and output else event["ranks"]:
-            one = ranks.setdefault(more["rank"], more)
-            if one is not more:
-                one["size"] += more["size"]
-                one["until"], one["sequence"] = more["until"], more.get("sequence", 0)
+            first = ranks.setdefault(more["rank"], more)
+            if first is not more:
+                first["size"] += more["size"]
+                first["until"], first["sequence"] = more["until"], more.get("sequence", 0)
     if gap is not None:
         yield _line({**gap, "ranks": list(ranks.values())})
 

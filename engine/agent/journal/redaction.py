@@ -26,10 +26,10 @@ def forms(value: str) -> set[str]:
     """
     lines = {line.strip() for line in value.splitlines()}
     digits = value.encode(errors="surrogateescape").hex()
-    found = {value, *lines, *_base64(value), *_percent(value), digits, digits.upper()}
+    known = {value, *lines, *_base64(value), *_percent(value), digits, digits.upper()}
     for text in (value, *lines):
-        found.update(_quoted(text))
-    return {text for text in found if len(text) >= SHORTEST}
+        known.update(_quoted(text))
+    return {text for text in known if len(text) >= SHORTEST}
 
 
 def _quoted(text: str) -> Iterator[str]:
@@ -98,11 +98,11 @@ class Redaction:
     """
 
     def __init__(self, values: Iterable[str]) -> None:
-        found = {form for value in values if len(value) >= SHORTEST for form in forms(value)}
-        self._longest = max(map(len, found), default=0)
-        self._beginnings = {form[:size] for form in found for size in range(1, SHORTEST)}
+        known = {form for value in values if len(value) >= SHORTEST for form in forms(value)}
+        self._longest = max(map(len, known), default=0)
+        self._beginnings = {form[:size] for form in known for size in range(1, SHORTEST)}
         self._by_head: dict[str, list[str]] = {}
-        for form in sorted(found, key=len, reverse=True):
+        for form in sorted(known, key=len, reverse=True):
             self._by_head.setdefault(form[:SHORTEST], []).append(form)
         self._held = ""
         self._covered = 0  # characters of what is held that the last `***` replaces

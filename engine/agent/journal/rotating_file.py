@@ -39,13 +39,13 @@ def pieces(path: Path) -> list[Piece]:
 
     A link is no piece: it could lead to a file that is not gpuctl's.
     """
-    found = {0: path} if path.exists() and not path.is_symlink() else {}
+    files = {0: path} if path.exists() and not path.is_symlink() else {}
     name = re.compile(rf"{re.escape(path.stem)}-(\d{{15}}){re.escape(path.suffix)}(\.gz)?")
     for other in sorted(path.parent.glob(f"{path.stem}-*")):  # compressed ones last
         match = name.fullmatch(other.name)
         if match and not other.is_symlink():
-            found[int(match[1])] = other
-    return [Piece(start, found[start]) for start in sorted(found)]
+            files[int(match[1])] = other
+    return [Piece(start, files[start]) for start in sorted(files)]
 
 
 def open_piece(path: Path) -> IO[bytes]:

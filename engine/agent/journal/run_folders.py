@@ -104,9 +104,9 @@ def remove_old_runs(own: Path) -> None:
     """
     with contextlib.suppress(OSError):  # removed by another worker at the same time
         share = shutil.disk_usage(own.parent).total // NODE_SHARE
-        found = [path for path in own.parent.iterdir() if path.is_dir() and path != own]
+        folders = [path for path in own.parent.iterdir() if path.is_dir() and path != own]
         # The time of day only orders those of which the mark says nothing.
-        kept = [_kept(path) for path in sorted(found, key=lambda path: path.lstat().st_mtime)]
+        kept = [_kept(path) for path in sorted(folders, key=lambda path: path.lstat().st_mtime)]
         for run in runs_to_remove(kept, share, AGE_S, steady()):
             _remove(run.folder)
 

@@ -89,12 +89,12 @@ def _figure(rows: list[Row], size: int) -> float | None:
     A program rounds a size down to whole elements for every rank; the next smaller size is at most
     half as large.
     """
-    found = None
+    figure = None
     for row in rows:
         half = row.out_of_place or row.in_place
         if size // 2 < row.size <= size and half is not None:
-            found = half.busbw
-    return found
+            figure = half.busbw
+    return figure
 
 
 def _median(figures: list[float]) -> float:

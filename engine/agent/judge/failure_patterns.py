@@ -172,8 +172,8 @@ class Clues:
         timeout = _TIMEOUT.search(line)
         if timeout:
             collective = Collective(int(timeout[2] or -1), timeout[3])
-            found = self._timeouts.setdefault(collective, _Timeout(int(timeout[4]) / 1000))
-            found.waited.add(int(job_rank[1] if job_rank else timeout[1]))
+            known = self._timeouts.setdefault(collective, _Timeout(int(timeout[4]) / 1000))
+            known.waited.add(int(job_rank[1] if job_rank else timeout[1]))
             return
         work = _LAST_WORK.search(line)
         if work and (not work[1] or _DEFAULT_GROUP.match(work[1])):
@@ -187,17 +187,17 @@ class Clues:
 
     def facts(self, node: int) -> list[NodeFact]:
         """Return as facts the node's last complaint, if it is recent, and what its mpirun lost."""
-        found = []
+        facts = []
         complaint = self._complaints.get(node)
         if complaint is not None and self._lines[node] - complaint.at < RECENT:
             text = f'{_WORDS[complaint.kind]}: "{complaint.line}"'
-            found.append(NodeFact(complaint.kind, text))
+            facts.append(NodeFact(complaint.kind, text))
         warning = self._warnings.get(node)
         if warning is not None and self._lines[node] - warning.at < RECENT:
-            found.append(NodeFact(warning.kind, warning.line))
+            facts.append(NodeFact(warning.kind, warning.line))
         if names := self._lost_daemons.get(node):
-            found.append(NodeFact("launcher", f"mpirun lost its daemon on {_some(names)}"))
-        return found + self._failures.facts(node)
+            facts.append(NodeFact("launcher", f"mpirun lost its daemon on {_some(names)}"))
+        return facts + self._failures.facts(node)
 
     def collective(self, names: list[str]) -> str:
         """Return the collective that timed out first, and who did not arrive; empty if none did.

@@ -109,9 +109,9 @@ def _first_failure(reported: int, code: int, examined: list[NodeExamined]) -> No
     if first.has(*_CAUSES):
         return first
     tests: tuple[Callable[[NodeExamined], bool], ...] = (
-        lambda one: one.has_failed and one.has(*_CAUSES),
-        lambda one: one.has(*_KILLERS),
-        lambda one: _signal_of(code) in _CRASHES and one.has("crash"),
+        lambda node: node.has_failed and node.has(*_CAUSES),
+        lambda node: node.has(*_KILLERS),
+        lambda node: _signal_of(code) in _CRASHES and node.has("crash"),
     )
     for is_cause in tests:
         for node in examined:

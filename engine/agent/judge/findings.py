@@ -20,9 +20,9 @@ class Finding(NamedTuple):
 
 def hosts_of(nodes: Sequence[NodePlan]) -> dict[str, int]:
     """Return the rank of each node by all names that it may have in output."""
-    found = {}
+    ranks = {}
     for rank, node in enumerate(nodes):
         address = node.private_ip
         for host in (node.name, address, "ip-" + address.replace(".", "-")):
-            found[host] = rank
-    return found
+            ranks[host] = rank
+    return ranks

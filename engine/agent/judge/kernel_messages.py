@@ -46,7 +46,7 @@ class Crash(NamedTuple):
 
 def kills(lines: Iterable[str]) -> list[Kill]:
     """Return the processes that the kernel killed for memory, in order."""
-    found = []
+    killed_groups = []
     constraints: dict[int, tuple[str, str]] = {}
     for line in lines:
         constraint = _CONSTRAINT.search(line)
@@ -57,8 +57,8 @@ def kills(lines: Iterable[str]) -> list[Kill]:
             pid = int(killed[1])
             why, group = constraints.get(pid, ("", ""))
             size = 1024 * sum(int(part or 0) for part in killed.group(3, 4, 5))
-            found.append(Kill(killed[2], pid, size, group, why == "CONSTRAINT_MEMCG"))
-    return found
+            killed_groups.append(Kill(killed[2], pid, size, group, why == "CONSTRAINT_MEMCG"))
+    return killed_groups
 
 
 def crashes(lines: Iterable[str]) -> list[Crash]:

@@ -45,13 +45,13 @@ class Numbers:
         failures = len(self.reader.failures)
         tables = len(self.reader.tables)
         table = self.reader.feed(rank, stream, text, time)
-        found = [self._failed(rank, failure) for failure in self.reader.failures[failures:]]
+        findings = [self._failed(rank, failure) for failure in self.reader.failures[failures:]]
         if table is not None:
             self.gates.see(table)
-            found += self._wrong(table)
+            findings += self._wrong(table)
         if len(self.reader.tables) > tables:
-            found += self._close(rank)
-        return self._new(found)
+            findings += self._close(rank)
+        return self._new(findings)
 
     def severity(self, fault: Finding) -> int:
         """Return 0 for wrong data, 1 for a failed test, 2 for any other fault."""
@@ -83,20 +83,20 @@ class Numbers:
 
     def _close(self, rank: int) -> list[Finding]:
         """Check the node's earlier tables; after that they may be released."""
-        found = []
+        findings = []
         before = (
             earlier for earlier in reversed(self.reader.tables[:-1]) if earlier.printed_on == rank
         )
         for table in before:
             if table.is_judged:
                 break
-            found += self._ended(table)
+            findings += self._ended(table)
             table.is_judged = True
             self.reader.changed[table.number] = table
-        return found
+        return findings
 
     def _ended(self, table: ReadTable) -> list[Finding]:
-        where, found = self._where(table), []
+        where, findings = self._where(table), []
         if table.is_judged:
             return []
         if table.copies > 1:
@@ -104,29 +104,29 @@ class Numbers:
                 f"{table.copies} tables of {where} were printed at once: each of these programs"
                 " tested alone, without the others; build nccl-tests with MPI=1"
             )
-            found.append(Finding("warning", table.printed_on, text))
+            findings.append(Finding("warning", table.printed_on, text))
         if table.ended_at is not None:
             last = max(table.sizes() or [0])
             text = (
                 f"{where} is incomplete: it ended at {size_text(table.ended_at)} of"
                 f" {size_text(last)}"
             )
-            found.append(self._fault(table.printed_on, text))
+            findings.append(self._fault(table.printed_on, text))
         if table.lost:
             rows = "1 row" if table.lost == 1 else f"{table.lost} rows"
             text = f"{where}: {rows} could not be read, other output went through them"
-            found.append(Finding("warning", table.printed_on, text))
-        return found
+            findings.append(Finding("warning", table.printed_on, text))
+        return findings
 
-    def _new(self, found: list[Finding]) -> list[Finding]:
+    def _new(self, findings: list[Finding]) -> list[Finding]:
         if self._verify == "off":
             return []
-        new = [finding for finding in found if finding not in self._reported]
+        new = [finding for finding in findings if finding not in self._reported]
         self._reported.update(new)
         return new
 
     def _wrong(self, table: ReadTable) -> list[Finding]:
-        found = []
+        findings = []
         for row in table.rows[-1:] if not table.has_footer else table.rows:
             for half, name in ((row.out_of_place, "out-of-place"), (row.in_place, "in-place")):
                 if self._is_wrong(table, row, half):
@@ -135,20 +135,20 @@ class Numbers:
                         f"{WRONG}{self._where(table)} has {_values(half.wrong)} at"
                         f" {size_text(row.size)}, {name} ({_test(row)})"
                     )
-                    found.append(self._fault(table.printed_on, text))
-        if table.out_of_bounds and not found:
+                    findings.append(self._fault(table.printed_on, text))
+        if table.out_of_bounds and not findings:
             text = (
                 f"{WRONG}{self._where(table)} ended with `Out of bounds values :"
                 f" {table.out_of_bounds} FAILED`"
             )
-            found.append(self._fault(table.printed_on, text))
+            findings.append(self._fault(table.printed_on, text))
         if table.too_slow:
             text = (
                 f"{self._where(table)}: its average bus bandwidth of {table.average_busbw:g} GB/s"
                 " is below NCCL_TESTS_MIN_BW"
             )
-            found.append(self._fault(table.printed_on, text))
-        return found
+            findings.append(self._fault(table.printed_on, text))
+        return findings
 
     def _is_wrong(self, table: ReadTable, row: Row, half: Timing | None) -> bool:
         if half is None or not half.wrong or not table.is_checked:

@@ -174,14 +174,14 @@ def read_warning(line: str) -> NcclWarning | None:
     if types:
         return NcclWarning(CAUSE, _describe_types(types[1], types[2]))
     for pattern, kind, text in _WARNINGS:
-        found = pattern.search(line)
-        if found:
-            return NcclWarning(kind, found.expand(text))
+        match = pattern.search(line)
+        if match:
+            return NcclWarning(kind, match.expand(text))
     return None
 
 
-def _describe_types(one: str, other: str) -> str:
-    names = sorted(_SOCKETS.get(number, f"type {number}") for number in (one, other))
+def _describe_types(first: str, other: str) -> str:
+    names = sorted(_SOCKETS.get(number, f"type {number}") for number in (first, other))
     if names == ["NET/IB", "NET/Socket"]:
         return (
             "two ranks chose different networks, NET/IB and NET/Socket;"

@@ -274,8 +274,8 @@ class Proof:
         An unknown host may be a container's name: then the node is the one that printed the line,
         unless other lines have names of the run's hosts.
         """
-        found = _HOST.findall(_COLOUR.sub("", before[-HEAD:]))
-        host, process = found[-1] if found else ("", "")
+        matches = _HOST.findall(_COLOUR.sub("", before[-HEAD:]))
+        host, process = matches[-1] if matches else ("", "")
         rank = self._hosts.get(host, self._hosts.get(host.partition(".")[0]))
         if rank is None and host:  # text of a torn line may precede the host
             ends = [name for name in self._hosts if host.endswith(name)]
@@ -339,7 +339,7 @@ class Proof:
         return self._suspicion(process)
 
     def _check_provider(self, rank: int, process: str, provider: re.Match[str]) -> list[Finding]:
-        seen, name, found = self._seen[rank], provider[1].lower(), provider[3]
+        seen, name, count = self._seen[rank], provider[1].lower(), provider[3]
         if not _PROVIDERS.fullmatch(name):
             return []
         if seen.provider in ("", "efa"):  # if processes differ, keep one that is not EFA
@@ -350,15 +350,15 @@ class Proof:
                 f" `{provider[0]}`; check FI_PROVIDER, and {_DEVICES_OF_EFA}"
             )
             return self._suspect(process, text)
-        if found is None:
+        if count is None:
             return []
-        if int(found) >= self._interfaces:
-            seen.interfaces = int(found)
+        if int(count) >= self._interfaces:
+            seen.interfaces = int(count)
             return []
         seen.reporters.add(process)
         alone = len(self._writers[self._printing]) == 1
         seen.few = (
-            f"{seen.name} uses {found} of {self._interfaces} EFA interfaces: `{provider[0]}`;"
+            f"{seen.name} uses {count} of {self._interfaces} EFA interfaces: `{provider[0]}`;"
             f" check {_DEVICES_OF_EFA}"
         )
         return self._few(rank) if alone or len(seen.reporters) > 1 else []
@@ -384,18 +384,18 @@ class Proof:
             of.spans = True
             return self._suspicion(process)
         seen = self._seen[rank]
-        found = self._prove(rank, int(device))
+        findings = self._prove(rank, int(device))
         if direct and seen.proven:
             seen.direct[process] = seen.direct.get(process, 0) + 1
             text = f"{seen.name} uses GPUDirect RDMA"
-            return found + self._once(rank, "direct", Finding("proof", rank, text))
+            return findings + self._once(rank, "direct", Finding("proof", rank, text))
         if direct:
-            return found
+            return findings
         seen.indirect[process] = seen.indirect.get(process, 0) + 1
         seen.example = seen.example or words
         if seen.indirect[process] >= CERTAIN and not seen.direct and not self._orphans:
-            found += self._report_indirect(rank)
-        return found
+            findings += self._report_indirect(rank)
+        return findings
 
     def _prove(self, rank: int, device: int | None = None) -> list[Finding]:
         """Return the proof for the node, unless its provider or its devices contradict it."""
@@ -422,22 +422,22 @@ class Proof:
         return self._once(rank, "proof", Finding("proof", rank, f"{seen.name} uses {title}{count}"))
 
     def _end_node(self, rank: int) -> list[Finding]:
-        seen, found = self._seen[rank], []
+        seen, findings = self._seen[rank], []
         if seen.few and not seen.interfaces:
-            found += self._few(rank)
+            findings += self._few(rank)
         if seen.provider == "efa":
-            found += self._prove(rank)
+            findings += self._prove(rank)
         if seen.unknown and not seen.proven:
             text = (
                 f"{seen.name}: NCCL's network {seen.unknown} is not known to be"
                 f" {_TITLES[self._promise]}"
             )
-            found += self._once(rank, "network", Finding("warning", rank, text))
-        return found
+            findings += self._once(rank, "network", Finding("warning", rank, text))
+        return findings
 
     def _end_gpudirect(self) -> list[Finding]:
         """Return findings about connections without GPUDirect RDMA, minus those that were torn."""
-        found: list[Finding] = []
+        findings: list[Finding] = []
         counts = [sum(seen.indirect.values()) for seen in self._seen]
         if sum(counts) > self._orphans:
             most, torn = max(counts), any(len(writer) > 1 for writer in self._writers.values())
@@ -445,8 +445,8 @@ class Proof:
                 # Few of them next to many direct ones may be lines of two nodes torn into one.
                 few = torn and self._seen[rank].direct and count < CERTAIN
                 if not few and (count > self._orphans or count == most):
-                    found += self._report_indirect(rank)
-        return found
+                    findings += self._report_indirect(rank)
+        return findings
 
     def _report_indirect(self, rank: int) -> list[Finding]:
         seen = self._seen[rank]

@@ -66,15 +66,15 @@ def _rank(device: dict[str, Any]) -> TableRank:
     )
 
 
-def _row(one: dict[str, Any]) -> Row:
+def _row(result: dict[str, Any]) -> Row:
     return Row(
-        size=_whole(one["size"]),
-        count=_whole(one["count"]),
-        dtype=str(one["type"]),
-        redop=str(one["redop"]),
-        root=_whole(one["root"]),
-        out_of_place=_half(one, "out_of_place"),
-        in_place=_half(one, "in_place"),
+        size=_whole(result["size"]),
+        count=_whole(result["count"]),
+        dtype=str(result["type"]),
+        redop=str(result["redop"]),
+        root=_whole(result["root"]),
+        out_of_place=_half(result, "out_of_place"),
+        in_place=_half(result, "in_place"),
     )
 
 

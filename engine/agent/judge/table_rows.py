@@ -81,9 +81,9 @@ def strip_prefix(text: str) -> str:
     text = _COLOUR.sub("", text) if "\x1b" in text else text
     for _ in range(3):
         for prefix in _PREFIXES:
-            found = prefix.match(text)
-            if found and found.end() < len(text):
-                text = text[found.end() :]
+            match = prefix.match(text)
+            if match and match.end() < len(text):
+                text = text[match.end() :]
                 break
         else:
             break

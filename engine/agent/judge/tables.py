@@ -319,8 +319,8 @@ class TableReader:
 
     def reads(self, rank: int, stream: str, text: str) -> bool:
         """Return whether a line of the text may be of a table; `feed` ignores most lines."""
-        here = self._streams.get((rank, stream))
-        if here is not None and here.fragment is not None:
+        state = self._streams.get((rank, stream))
+        if state is not None and state.fragment is not None:
             return True
         if any(word in text for word in _WORTH):
             return True
@@ -330,13 +330,13 @@ class TableReader:
         """Return the table to which the line of node `rank` belongs; None if it belongs to none."""
         if not self.reads(rank, stream, text):
             return None
-        here = self._streams.setdefault((rank, stream), _Stream())
+        state = self._streams.setdefault((rank, stream), _Stream())
         announced = _CASE.match(text) if (rank, stream) == (0, "stdout") else None
         if announced:
             self.case = int(announced[1])
-            here.table, here.fragment = None, None
+            state.table, state.fragment = None, None
             return None
-        table = self._feed(here, rank, text, time)
+        table = self._feed(state, rank, text, time)
         if table is not None:
             self.changed[table.number] = table
         return table
@@ -388,52 +388,52 @@ class TableReader:
         table.number = len(self.tables)
         self.tables.append(table)
 
-    def _feed(self, here: _Stream, rank: int, text: str, time: float) -> ReadTable | None:
+    def _feed(self, state: _Stream, rank: int, text: str, time: float) -> ReadTable | None:
         text = strip_prefix(text)
         stripped = _STRIPPED.match(text)
         if stripped:
             text = f"# {text[stripped.end() :]}"
         if "NCCL" in text or "Test " in text:
-            self._note_environment(here, text)
+            self._note_environment(state, text)
         comment = _COMMENT.search(text)
         if comment:
-            return self._header(here, rank, text[comment.start() :], time)
-        return self._body(here, rank, text, time)
+            return self._header(state, rank, text[comment.start() :], time)
+        return self._body(state, rank, text, time)
 
-    def _note_environment(self, here: _Stream, text: str) -> None:
+    def _note_environment(self, state: _Stream, text: str) -> None:
         failure = _FAILURE.search(text)
         if failure:
             self.failures.append(TestFailure(failure["host"] or "", failure["text"]))
         for name, pattern in (("nccl", _NCCL), ("plugin", _PLUGIN), ("driver", _DRIVER)):
-            found = pattern.search(text)
-            value = next((group for group in found.groups() if group), "") if found else ""
+            match = pattern.search(text)
+            value = next((group for group in match.groups() if group), "") if match else ""
             if value and value not in _OWN_NETWORKS:
-                setattr(here, name, _dotted(value) if name == "driver" else value.strip())
-                if here.table is not None and not getattr(here.table, name):
-                    setattr(here.table, name, getattr(here, name))
+                setattr(state, name, _dotted(value) if name == "driver" else value.strip())
+                if state.table is not None and not getattr(state.table, name):
+                    setattr(state.table, name, getattr(state, name))
         network = _NETWORK.search(text)
         if network:
-            here.has_own_network = network[1] in _OWN_NETWORKS
-        if here.table is not None and here.has_own_network:
-            here.table.plugin = ""
+            state.has_own_network = network[1] in _OWN_NETWORKS
+        if state.table is not None and state.has_own_network:
+            state.table.plugin = ""
 
-    def _header(self, here: _Stream, rank: int, text: str, time: float) -> ReadTable | None:
-        table = here.table
+    def _header(self, state: _Stream, rank: int, text: str, time: float) -> ReadTable | None:
+        table = state.table
         versions, starting, flags = (
             pattern.match(text) for pattern in (_VERSIONS, _STARTING, _FLAGS)
         )
         if versions:
-            table = self._begin(here, rank, time)
+            table = self._begin(state, rank, time)
             table.nccl_tests, table.nccl = versions[1], nccl_version(int(versions[2]))
         elif starting:
             if table is None or table.flags or table.row_count:
-                table = self._begin(here, rank, time)
+                table = self._begin(state, rank, time)
             table.program = starting[1] or starting[2]
         elif flags:
             if table is not None and table.flags and not table.row_count and not table.has_footer:
                 table.copies += 1
             elif table is None or table.flags or table.row_count:
-                table = self._begin(here, rank, time)
+                table = self._begin(state, rank, time)
             table.flags = {
                 name: int(value)
                 for name, value in flags.groupdict().items()
@@ -444,14 +444,14 @@ class TableReader:
             self._note(table, text)
         return table
 
-    def _begin(self, here: _Stream, rank: int, time: float) -> ReadTable:
-        here.fragment = None
-        here.table = ReadTable(rank, self.case, self._program(), begun=_time_text(time))
-        here.table.nccl, here.table.driver = here.nccl, here.driver
-        here.table.plugin = "" if here.has_own_network else here.plugin
-        self._add(here.table)
-        self.changed[here.table.number] = here.table
-        return here.table
+    def _begin(self, state: _Stream, rank: int, time: float) -> ReadTable:
+        state.fragment = None
+        state.table = ReadTable(rank, self.case, self._program(), begun=_time_text(time))
+        state.table.nccl, state.table.driver = state.nccl, state.driver
+        state.table.plugin = "" if state.has_own_network else state.plugin
+        self._add(state.table)
+        self.changed[state.table.number] = state.table
+        return state.table
 
     def _program(self) -> str:
         """Return the program of the next table according to the job's commands."""
@@ -475,37 +475,37 @@ class TableReader:
         if "busbw" in columns and "algbw" in columns:
             table.shape = Shape("error" not in columns, "i_min" in columns)
         for pattern in (_REDUCED, _BOUNDS, _AVERAGE, _CONCLUDED):
-            found = pattern.match(text)
-            if not found:
+            match = pattern.match(text)
+            if not match:
                 continue
             if pattern is _REDUCED and table.flags:
-                table.flags["max_bytes"] = int(found[1])
-                table.flags["min_bytes"] = min(table.flags["min_bytes"], int(found[1]))
+                table.flags["max_bytes"] = int(match[1])
+                table.flags["min_bytes"] = min(table.flags["min_bytes"], int(match[1]))
             elif pattern is _BOUNDS:
-                table.out_of_bounds = int(found[1])
+                table.out_of_bounds = int(match[1])
             elif pattern is _AVERAGE:
-                table.average_busbw = _number(found[1])
-                table.too_slow = found[2] == "FAILED"
+                table.average_busbw = _number(match[1])
+                table.too_slow = match[2] == "FAILED"
             elif pattern is _CONCLUDED:
-                table.program = found[1]
+                table.program = match[1]
 
-    def _body(self, here: _Stream, rank: int, text: str, time: float) -> ReadTable | None:
-        table = here.table
+    def _body(self, state: _Stream, rank: int, text: str, time: float) -> ReadTable | None:
+        table = state.table
         shape = Shape() if table is None else table.shape
         row, is_joined = parse_row(text, shape), False
-        if row is None and here.fragment is not None:
-            row, is_joined = here.fragment.add(text, shape), True
+        if row is None and state.fragment is not None:
+            row, is_joined = state.fragment.add(text, shape), True
         if row is not None:
             if table is None or table.has_footer:
-                table = self._begin(here, rank, time)
-            here.fragment, table.torn_size = None, None
+                table = self._begin(state, rank, time)
+            state.fragment, table.torn_size = None, None
             table.add_rows((row,))
             if is_joined:
                 table.joined.add(row)
             return table
         fragment = parse_fragment(text)
         if fragment is not None:
-            here.fragment = fragment
+            state.fragment = fragment
             if table is not None:
                 table.torn_size = fragment.size
         return None

@@ -73,14 +73,14 @@ def nvlink_bytes(text: str) -> dict[int, list[int]]:
 
     `GPU 0: NVIDIA A100…` and then, by link, `Link 0: Data Tx: 12345 KiB`, or `N/A`.
     """
-    found: dict[int, list[int]] = {}
+    moved: dict[int, list[int]] = {}
     gpu = -1
     for line in text.splitlines():
         if (head := _GPU.match(line)) is not None:
             gpu = int(head[1])
         elif gpu >= 0 and (link := _LINK.match(line)) is not None:
-            found.setdefault(gpu, [0, 0])[link[1] == "Rx"] += int(link[2]) << 10
-    return found
+            moved.setdefault(gpu, [0, 0])[link[1] == "Rx"] += int(link[2]) << 10
+    return moved
 
 
 def dcgm_row(line: str) -> tuple[int, list[float]] | None:
@@ -88,11 +88,11 @@ def dcgm_row(line: str) -> tuple[int, list[float]] | None:
 
     `GPU 0     144419184248     144423560785`: bytes a second, sent and received; `N/A` at first.
     """
-    found = _DCGM.match(line)
-    if found is None:
+    match = _DCGM.match(line)
+    if match is None:
         return None
-    sent, received = _number(found[2]), _number(found[3])
-    return None if sent is None or received is None else (int(found[1]), [sent, received])
+    sent, received = _number(match[2]), _number(match[3])
+    return None if sent is None or received is None else (int(match[1]), [sent, received])
 
 
 class Gpus:
@@ -140,22 +140,22 @@ class Gpus:
     def _follow_gpus(self) -> None:
         while not self._ended.is_set():
             for line in self._lines(QUERY):
-                found = gpu_row(line)
-                if found is not None:
+                row = gpu_row(line)
+                if row is not None:
                     self._name("nvidia-smi")
                     with self._lock:
-                        self._rows[found[0]] = time.monotonic(), found[1]
+                        self._rows[row[0]] = time.monotonic(), row[1]
             self._ended.wait(RETRY_S)
 
     def _follow_links(self) -> None:
         """Ask nvidia-smi for NVLink's counters; if it has none, add DCGM's rates up."""
         while not self._ended.is_set():
-            found = nvlink_bytes(self._call(NVLINK))
-            if not found:
+            links = nvlink_bytes(self._call(NVLINK))
+            if not links:
                 break
             self._name("nvidia-smi nvlink")
             with self._lock:
-                self._links.update({gpu: list(moved) for gpu, moved in found.items()})
+                self._links.update({gpu: list(moved) for gpu, moved in links.items()})
             self._ended.wait(NVLINK_S)
         if self._ended.is_set() or not shutil.which(DCGM[0]):
             return

@@ -46,20 +46,20 @@ def memory(meminfo: str) -> list[int]:
 
 def disk_bytes(diskstats: str, disks: Iterable[str]) -> list[int]:
     """Return the bytes read and written, summed over `disks`."""
-    wanted, read, written = set(disks), 0, 0
+    names, read, written = set(disks), 0, 0
     for line in diskstats.splitlines():
         fields = line.split()
-        if len(fields) > 9 and fields[2] in wanted:
+        if len(fields) > 9 and fields[2] in names:
             read, written = read + int(fields[5]), written + int(fields[9])
     return [read * _SECTOR, written * _SECTOR]
 
 
 def network_bytes(net_dev: str, interfaces: Iterable[str]) -> list[int]:
     """Return the bytes received and sent, summed over `interfaces`, from /proc/net/dev."""
-    wanted, received, sent = set(interfaces), 0, 0
+    names, received, sent = set(interfaces), 0, 0
     for line in net_dev.splitlines():
         name, colon, counts = line.partition(":")
-        if colon and name.strip() in wanted:
+        if colon and name.strip() in names:
             fields = counts.split()
             received, sent = received + int(fields[0]), sent + int(fields[8])
     return [received, sent]
@@ -138,7 +138,7 @@ class NodeCounters:
         bytes received, sent, and of rdma the other RDMA_COUNTERS; job: the run's processor seconds
         and bytes of memory on this node.
         """
-        found = {
+        counters = {
             "cpu_s": _part(lambda: busy_seconds(self._text("proc/stat"))),
             "cores": os.cpu_count(),
             "memory": _part(lambda: memory(self._text("proc/meminfo"))),
@@ -148,7 +148,7 @@ class NodeCounters:
             "rdma": _part(self._rdma_sums),
             "job": _part(self._job),
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in counters.items() if value is not None}
 
     def _text(self, path: str) -> str:
         return (self._root / path).read_text(encoding="ascii", errors="replace")

@@ -94,7 +94,7 @@ _IDLE = _gauge("gpu_idle_seconds", "seconds", "Time without work, from 10 minute
 
 def newest_samples(folder: Path, now: float) -> list[Newest]:
     """Return the newest sample of each node of each run; `now` is steady time."""
-    found = []
+    newest = []
     for path in sorted(folder.glob(f"*.{NEWEST}")):
         # The run has just ended, or another version of the agent wrote the file.
         with contextlib.suppress(OSError, ValueError, KeyError):
@@ -110,8 +110,8 @@ def newest_samples(folder: Path, now: float) -> list[Newest]:
                     "rank": rank,
                 }
                 idle = {gpu: time - since for gpu, since in run["idle"].get(rank, {}).items()}
-                found.append(Newest(labels, samples[-1], idle))
-    return found
+                newest.append(Newest(labels, samples[-1], idle))
+    return newest
 
 
 def show(folder: Path) -> int:

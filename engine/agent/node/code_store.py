@@ -227,9 +227,9 @@ def _relay(answer: Message, child: Message) -> bool:
 def _message(line: bytes) -> Message:
     """Return a line as a message; an empty one for words of a login."""
     with contextlib.suppress(ValueError):  # words of a login
-        found = json.loads(line)
-        if isinstance(found, dict):
-            return found
+        message = json.loads(line)
+        if isinstance(message, dict):
+            return message
     return {}
 
 

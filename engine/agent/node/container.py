@@ -212,14 +212,14 @@ def data_folders(mounts: bytes) -> list[str]:
 
     These are all mount points except the root and those below the system's folders.
     """
-    found = set()
+    folders = set()
     for line in mounts.splitlines():
         octal = re.compile(rb"\\([0-7]{3})")  # proc(5) writes a space as \040
         path = os.fsdecode(octal.sub(lambda match: bytes([int(match[1], 8)]), line.split()[1]))
         top = path.split("/")[1]
         if top and top not in _SYSTEM and ":" not in path:  # --volume cannot have a colon in a path
-            found.add(path)
-    return sorted(found)
+            folders.add(path)
+    return sorted(folders)
 
 
 def _describes_gpus(folder: Path) -> bool:

@@ -37,14 +37,14 @@ class Examination:
 
     def facts(self, hidden: Iterable[str], most_s: float = LIMIT_S) -> tuple[NodeFact, ...]:
         """Return what was found within `most_s`, without the values `hidden`."""
-        found: list[NodeFact] = []
+        facts: list[NodeFact] = []
         # A file system that hangs must not keep the worker.
-        thread = threading.Thread(target=self._examine, args=(found,), daemon=True)
+        thread = threading.Thread(target=self._examine, args=(facts,), daemon=True)
         thread.start()
         thread.join(most_s)
-        return tuple(NodeFact(fact.kind, _redacted(fact.text, hidden)) for fact in found[:])
+        return tuple(NodeFact(fact.kind, _redacted(fact.text, hidden)) for fact in facts[:])
 
-    def _examine(self, found: list[NodeFact]) -> None:
+    def _examine(self, facts: list[NodeFact]) -> None:
         """Add facts to `found`; those that cannot hang come first."""
         # Many workers start at once, and few need it.
         from engine.agent.node import node_facts  # noqa: PLC0415
@@ -52,12 +52,12 @@ class Examination:
         lines = self._log.lines()
         self._log.close()
         kills = _counted_kills() - self._kills
-        found += node_facts.memory_facts(lines, _own_groups(), kills)
-        found += node_facts.gpu_facts(lines)
-        found += self._clock_facts()
-        found += node_facts.error_facts(self._folder / ERROR_FILE)
-        found += node_facts.crash_facts(lines, self._start, self._began)
-        found += node_facts.disk_facts((self._folder, self._start))
+        facts += node_facts.memory_facts(lines, _own_groups(), kills)
+        facts += node_facts.gpu_facts(lines)
+        facts += self._clock_facts()
+        facts += node_facts.error_facts(self._folder / ERROR_FILE)
+        facts += node_facts.crash_facts(lines, self._start, self._began)
+        facts += node_facts.disk_facts((self._folder, self._start))
 
     def _clock_facts(self) -> list[NodeFact]:
         step = (time.time() - time.monotonic()) - self._offset

@@ -46,8 +46,8 @@ class Metadata:
         metadata service, or not one of this kind.
         """
         if not self._token:
-            wanted = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_S)}
-            status, text = self._ask("PUT", "/latest/api/token", wanted)
+            headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_S)}
+            status, text = self._ask("PUT", "/latest/api/token", headers)
             if status != http.client.OK:
                 raise ValueError(f"no token: HTTP {status}")
             self._token = text

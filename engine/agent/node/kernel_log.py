@@ -34,7 +34,7 @@ class KernelLog:
 
         The kernel overwrites the oldest messages; those are missing.
         """
-        found: list[str] = []
+        lines: list[str] = []
         size = 0
         while self._descriptor is not None and size < _MOST:
             try:
@@ -51,8 +51,8 @@ class KernelLog:
                 # "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT"; lines with a space continue a record
                 # (https://www.kernel.org/doc/Documentation/ABI/testing/dev-kmsg, 2026-11-23).
                 if separator and prefix[:1].isdigit() and self._is_due(prefix):
-                    found.append(text)
-        return found
+                    lines.append(text)
+        return lines
 
     def _is_due(self, prefix: str) -> bool:
         return int(prefix.split(",")[2]) / 1e6 >= self._since

@@ -24,7 +24,7 @@ def collect(folder: Path) -> list[tuple[int, dict[str, Any]]]:
 
     Incomplete and too large documents are omitted: the text output has the same rows.
     """
-    found = []
+    documents = []
     for path in folder.glob("nccl-tests-*.json*"):
         name = _NAME.match(path.name)
         # The text output has the same rows.
@@ -33,10 +33,10 @@ def collect(folder: Path) -> list[tuple[int, dict[str, Any]]]:
             if name and isinstance(document, dict):
                 kept = _without_surplus(document)
                 if len(json.dumps(kept)) <= _MOST:
-                    found.append((int(name[1]), kept))
+                    documents.append((int(name[1]), kept))
         with contextlib.suppress(OSError):  # nothing depends on the removal
             path.unlink()
-    return sorted(found, key=lambda one: one[0])
+    return sorted(documents, key=lambda entry: entry[0])
 
 
 def _without_surplus(document: dict[str, Any]) -> dict[str, Any]:

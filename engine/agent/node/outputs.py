@@ -37,28 +37,28 @@ def matches(folder: Path, patterns: list[str]) -> list[list[Any]]:
 
     A folder is returned with all that is in it.
     """
-    found: dict[str, list[Any]] = {}
+    entries: dict[str, list[Any]] = {}
     if folder.is_dir():
         for pattern in patterns:
             for path in folder.glob("*" if pattern in (".", "./") else pattern.rstrip("/")):
-                _add(found, folder, path)
+                _add(entries, folder, path)
                 if path.is_dir() and not path.is_symlink():
                     for parent, folders, files in os.walk(path):
                         for name in (*folders, *files):
-                            _add(found, folder, Path(parent, name))
-    return [found[path] for path in sorted(found)]
+                            _add(entries, folder, Path(parent, name))
+    return [entries[path] for path in sorted(entries)]
 
 
-def _add(found: dict[str, list[Any]], folder: Path, path: Path) -> None:
+def _add(entries: dict[str, list[Any]], folder: Path, path: Path) -> None:
     about, name = path.lstat(), str(path.relative_to(folder))
     mode = stat.S_IMODE(about.st_mode)
     if stat.S_ISREG(about.st_mode):
-        found[name] = [name, "file", mode, "", about.st_size]
+        entries[name] = [name, "file", mode, "", about.st_size]
     elif stat.S_ISDIR(about.st_mode) and name != ".":
-        found[name] = [name, "folder", mode, "", 0]
+        entries[name] = [name, "folder", mode, "", 0]
     elif stat.S_ISLNK(about.st_mode):
         target = os.readlink(path)  # noqa: PTH115
-        found[name] = [name, "link", mode, target, 0]
+        entries[name] = [name, "link", mode, target, 0]
 
 
 def _copy(source: Any, to: Any, size: int) -> bool:

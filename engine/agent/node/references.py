@@ -25,8 +25,8 @@ def add_variables(environment: dict[str, str], variables: Mapping[str, str]) -> 
 
 
 def _replace(value: str, environment: Mapping[str, str]) -> str:
-    def text(found: re.Match[str]) -> str:
-        dollars, name = found[1], found[2]
+    def text(reference: re.Match[str]) -> str:
+        dollars, name = reference[1], reference[2]
         kept = "$" * (len(dollars) // 2)
         return kept + (environment.get(name, "") if len(dollars) % 2 else f"{{{name}}}")
 

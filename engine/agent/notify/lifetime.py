@@ -23,12 +23,12 @@ _AT = re.compile(r"^OnCalendar=(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC$", re.MULTIL
 def lifetime_end(timer: Path = TIMER) -> float | None:
     """Return when this machine powers off, in seconds since the epoch; None without a lifetime."""
     try:
-        found = _AT.search(timer.read_text(encoding="utf-8"))
+        match = _AT.search(timer.read_text(encoding="utf-8"))
     except OSError:  # no timer
         return None
-    if found is None:
+    if match is None:
         return None
-    return float(calendar.timegm(time.strptime(found[1], "%Y-%m-%d %H:%M:%S")))
+    return float(calendar.timegm(time.strptime(match[1], "%Y-%m-%d %H:%M:%S")))
 
 
 async def watch_lifetime(

@@ -90,10 +90,10 @@ def failure_lines(names: Sequence[str], measured: Sequence[Measurement]) -> list
 
 
 def verdict_line(
-    names: Sequence[str], found: Sequence[Suspect], measured: Sequence[Measurement]
+    names: Sequence[str], slow: Sequence[Suspect], measured: Sequence[Measurement]
 ) -> str:
     """Return the verdict in one line: the slowest suspect, or how equal all nodes are."""
-    return describe(found[0], names) if found else _all_alike(names, measured)
+    return describe(slow[0], names) if slow else _all_alike(names, measured)
 
 
 def describe(suspect: Suspect, names: Sequence[str]) -> str:
@@ -113,7 +113,7 @@ def describe(suspect: Suspect, names: Sequence[str]) -> str:
 
 
 def ring_line(
-    names: Sequence[str], found: Sequence[Suspect], measured: Sequence[Measurement]
+    names: Sequence[str], slow: Sequence[Suspect], measured: Sequence[Measurement]
 ) -> str:
     """Return the speed of the ring of all nodes, and of the one without the suspect's last node."""
     rings = best(
@@ -130,12 +130,12 @@ def ring_line(
     return line
 
 
-def _is_ring(one: Measurement) -> bool:
-    return one.trial.collective == "all_reduce"
+def _is_ring(measurement: Measurement) -> bool:
+    return measurement.trial.collective == "all_reduce"
 
 
-def _speeds(one: SpeedEvidence) -> str:
-    return f"{one.gbps:.3g} of {one.usual:.3g} GB/s"
+def _speeds(evidence: SpeedEvidence) -> str:
+    return f"{evidence.gbps:.3g} of {evidence.usual:.3g} GB/s"
 
 
 def _all_alike(names: Sequence[str], measured: Sequence[Measurement]) -> str:

@@ -111,8 +111,8 @@ def _lanes(larger: list[int], smaller: list[int], shift: int) -> Iterator[Lane]:
                 yield _both_ways(node, smaller[other])
 
 
-def _both_ways(one: int, other: int) -> Lane:
+def _both_ways(node: int, other: int) -> Lane:
     return (
-        Trial(collective="broadcast", nodes=(one, other)),
-        Trial(collective="broadcast", nodes=(other, one)),
+        Trial(collective="broadcast", nodes=(node, other)),
+        Trial(collective="broadcast", nodes=(other, node)),
     )

@@ -67,21 +67,21 @@ def suspects(measured: Sequence[Measurement]) -> tuple[Suspect, ...]:
 
     Speeds in pairs are compared from 3 nodes on: two nodes have one pair.
     """
-    found: dict[tuple[int, ...], list[SpeedEvidence]] = {}
+    by_nodes: dict[tuple[int, ...], list[SpeedEvidence]] = {}
     speeds = node_speeds(measured)
     in_pairs = _compare_pairs(measured, speeds)
     far = _far([pair.gbps / pair.usual for pair in in_pairs])
     for how, of_nodes in speeds.items():
         usual = median(of_nodes.values()) if of_nodes else 0.0
         for node, speed in of_nodes.items():
-            one = SpeedEvidence(how=how, nodes=(node,), gbps=speed, usual=usual)
-            if one.shortfall > far:
-                found.setdefault(one.nodes, []).append(one)
-    slow = {node for nodes in found for node in nodes}
+            evidence = SpeedEvidence(how=how, nodes=(node,), gbps=speed, usual=usual)
+            if evidence.shortfall > far:
+                by_nodes.setdefault(evidence.nodes, []).append(evidence)
+    slow = {node for nodes in by_nodes for node in nodes}
     for pair in in_pairs:
         if pair.shortfall > far and not slow & set(pair.nodes):
-            found.setdefault(tuple(sorted(pair.nodes)), []).append(pair)
-    named = (Suspect(nodes=nodes, evidence=tuple(of)) for nodes, of in found.items())
+            by_nodes.setdefault(tuple(sorted(pair.nodes)), []).append(pair)
+    named = (Suspect(nodes=nodes, evidence=tuple(of)) for nodes, of in by_nodes.items())
     return tuple(sorted(named, key=lambda suspect: -suspect.shortfall))
 
 
@@ -103,27 +103,27 @@ def next_round(nodes: int, gpus: int, done: int, measured: Sequence[Measurement]
         return first[done]
     if done > len(first):
         return None
-    found = suspects(measured)
-    slow = {node for suspect in found for node in suspect.nodes if len(suspect.nodes) == 1}
+    suspected = suspects(measured)
+    slow = {node for suspect in suspected for node in suspect.nodes if len(suspect.nodes) == 1}
     good = next((node for node in range(nodes) if node not in slow), 0)
-    again = [test.nodes if len(test.nodes) == 2 else (test.nodes[0], good) for test in found]
+    again = [test.nodes if len(test.nodes) == 2 else (test.nodes[0], good) for test in suspected]
     pairs = tuple((first, other) for first, other in again[:MOST_AGAIN] if first != other)
-    return last_round(nodes, found[0].nodes if found else (), pairs)
+    return last_round(nodes, suspected[0].nodes if suspected else (), pairs)
 
 
 def node_speeds(measured: Sequence[Measurement]) -> dict[How, dict[int, float]]:
     """Return each node's best speed alone, as sender and as receiver, as far as they compare."""
     alone = best(measurement for measurement in measured if len(measurement.trial.nodes) == 1)
     pairs = pair_speeds(measured)
-    found: dict[How, dict[int, float]] = {
+    speeds: dict[How, dict[int, float]] = {
         "alone": {nodes[0]: speed for nodes, speed in alone.items()},
         "sender": {},
         "receiver": {},
     }
     for (sender, receiver), speed in pairs.items() if len(pairs) > 2 else ():
-        found["sender"][sender] = max(speed, found["sender"].get(sender, 0.0))
-        found["receiver"][receiver] = max(speed, found["receiver"].get(receiver, 0.0))
-    return found
+        speeds["sender"][sender] = max(speed, speeds["sender"].get(sender, 0.0))
+        speeds["receiver"][receiver] = max(speed, speeds["receiver"].get(receiver, 0.0))
+    return speeds
 
 
 def pair_speeds(measured: Sequence[Measurement]) -> dict[tuple[int, int], float]:
@@ -136,25 +136,25 @@ def pair_speeds(measured: Sequence[Measurement]) -> dict[tuple[int, int], float]
 
 def best(measured: Iterable[Measurement]) -> dict[tuple[int, ...], float]:
     """Return the best speed by nodes, of all trials with them."""
-    found: dict[tuple[int, ...], float] = {}
+    speeds: dict[tuple[int, ...], float] = {}
     for measurement in measured:
-        found[measurement.trial.nodes] = max(
-            measurement.gbps, found.get(measurement.trial.nodes, 0.0)
+        speeds[measurement.trial.nodes] = max(
+            measurement.gbps, speeds.get(measurement.trial.nodes, 0.0)
         )
-    return found
+    return speeds
 
 
 def _compare_pairs(
     measured: Sequence[Measurement], speeds: Mapping[How, Mapping[int, float]]
 ) -> list[SpeedEvidence]:
     """Return each pair's speed next to what sender and receiver both reach with others."""
-    found = []
+    slow = []
     for (sender, receiver), speed in pair_speeds(measured).items() if speeds["sender"] else ():
         usual = min(speeds["sender"][sender], speeds["receiver"][receiver])
         if usual:
             nodes = (sender, receiver)
-            found.append(SpeedEvidence(how="pair", nodes=nodes, gbps=speed, usual=usual))
-    return found
+            slow.append(SpeedEvidence(how="pair", nodes=nodes, gbps=speed, usual=usual))
+    return slow
 
 
 def _far(values: Sequence[float]) -> float:

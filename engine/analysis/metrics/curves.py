@@ -40,13 +40,13 @@ def course(samples: Iterable[Sample]) -> CourseOfRun:
     for sample in samples:
         by_rank.setdefault(sample.rank, []).append(sample)
     for own in by_rank.values():
-        own.sort(key=lambda one: one.time)
-    found = [
+        own.sort(key=lambda each: each.time)
+    curves = [
         Curve(title=title, unit=unit, points=points)
         for title, unit, values in _CURVES
         if (points := _points([values(own) for own in by_rank.values()]))
     ]
-    return CourseOfRun(curves=tuple(found))
+    return CourseOfRun(curves=tuple(curves))
 
 
 Values = list[tuple[float, float]]
@@ -80,21 +80,21 @@ def _points(of_nodes: Sequence[Values]) -> tuple[CurvePoint, ...]:
 
 
 def _gpu_percent(samples: Sequence[Sample]) -> Values:
-    found = []
+    values = []
     for sample in samples:
         known = [gpu.percent for gpu in sample.readings if gpu.percent is not None]
         if known:
-            found.append((sample.time, sum(known) / len(known)))
-    return found
+            values.append((sample.time, sum(known) / len(known)))
+    return values
 
 
 def _gpu_memory(samples: Sequence[Sample]) -> Values:
-    found = []
+    values = []
     for sample in samples:
         known = [gpu.memory for gpu in sample.readings if gpu.memory is not None]
         if known:
-            found.append((sample.time, max(known) / 1024))
-    return found
+            values.append((sample.time, max(known) / 1024))
+    return values
 
 
 def _memory(samples: Sequence[Sample]) -> Values:
@@ -119,12 +119,12 @@ def _moved(name: str) -> Callable[[Sequence[Sample]], Values]:
 
 
 def _rates(counted: Sequence[tuple[float, float | None]], unit: float) -> Values:
-    found = []
+    rates = []
     for (begin, before), (end, after) in pairwise(counted):
         each_second = rate(before, after, end - begin)
         if each_second is not None:
-            found.append((end, each_second / unit))
-    return found
+            rates.append((end, each_second / unit))
+    return rates
 
 
 _CURVES: tuple[tuple[str, str, Callable[[Sequence[Sample]], Values]], ...] = (

@@ -25,13 +25,13 @@ def idle_cost(
     `idle` has a time for each GPU, in seconds, 0 for one that works. The node has `of` GPUs, and
     its price is in US dollars per hour, None if it is not known.
     """
-    found = {gpu: seconds for gpu, seconds in idle if seconds > 0}
-    if not found:
+    seconds_of = {gpu: seconds for gpu, seconds in idle if seconds > 0}
+    if not seconds_of:
         return None
-    parts = sum(found.values()) / 3600 / max(1, of, len(found))
+    parts = sum(seconds_of.values()) / 3600 / max(1, of, len(seconds_of))
     return IdleCost(
         node=node,
-        gpus=tuple(sorted(found)),
-        seconds=max(found.values()),
+        gpus=tuple(sorted(seconds_of)),
+        seconds=max(seconds_of.values()),
         cost_usd=None if price_usd_h is None else round(price_usd_h * parts, 2),
     )

@@ -60,13 +60,13 @@ def parse_live(text: str) -> tuple[LiveRun, ...]:
         uptime = float(first)
     except ValueError:  # the head answered nothing
         return ()
-    found = []
+    runs = []
     for line in lines:
         try:
-            found.append(_run(json.loads(line), uptime))
+            runs.append(_run(json.loads(line), uptime))
         except _WRONG:  # another version's, being written, or hostile
             continue
-    return tuple(found)
+    return tuple(runs)
 
 
 def _run(run: Mapping[str, Any], uptime: float) -> LiveRun:
@@ -80,5 +80,5 @@ def _run(run: Mapping[str, Any], uptime: float) -> LiveRun:
         run_id=run["run_id"],
         name=run["name"],
         nodes=tuple(run["nodes"]),
-        usages=tuple(sorted(usages, key=lambda one: one.rank)),
+        usages=tuple(sorted(usages, key=lambda each: each.rank)),
     )

@@ -60,7 +60,7 @@ def summaries(samples: Iterable[Sample]) -> tuple[NodeSummary, ...]:
     for sample in samples:
         of.setdefault(sample.rank, []).append(sample)
     for own in of.values():
-        own.sort(key=lambda one: one.time)
+        own.sort(key=lambda each: each.time)
     return tuple(_node(rank, of[rank]) for rank in sorted(of))
 
 

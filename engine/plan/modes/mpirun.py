@@ -133,8 +133,8 @@ def open_mpi_environment(job: Job[Run], slots: Mapping[str, int]) -> dict[str, s
 
     They are for jobs that call mpirun themselves; gpuctl's own command has the same as options.
     """
-    found = open_mpi_hosts(hostfile_path(job.run_id), max(slots.values()), len(job.nodes))
-    return found | dict.fromkeys(OPEN_MPI_AGENT, remote_agent_path(job.run_id))
+    hosts = open_mpi_hosts(hostfile_path(job.run_id), max(slots.values()), len(job.nodes))
+    return hosts | dict.fromkeys(OPEN_MPI_AGENT, remote_agent_path(job.run_id))
 
 
 def open_mpi_defaults(run: Run) -> dict[str, str]:

@@ -90,8 +90,8 @@ def launch(job: Job[NcclTests]) -> Launch:
         + 'shift\nexec "$gpuctl_program" "$@" "${gpuctl_json[@]}"\n'
     )
     needed = list({layout.number: layout for layout in layouts.values()}.values())
-    found = mpirun_launch(job, FIND_PROGRAM + look + calls, [rank] * len(job.nodes), needed)
-    return replace(found, cases=cases)
+    base = mpirun_launch(job, FIND_PROGRAM + look + calls, [rank] * len(job.nodes), needed)
+    return replace(base, cases=cases)
 
 
 _Place = tuple[str, str, int]
@@ -106,14 +106,14 @@ def _layouts(
 ) -> dict[_Place, Layout]:
     """Return the layout of every scope, node and number of GPUs that the cases have."""
     addresses = {node.name: node.private_ip for node in job.nodes}
-    found: dict[_Place, Layout] = {}
+    layouts: dict[_Place, Layout] = {}
     for case in cases:
         per_node = case.gpus_per_node or (1 if case.scope == "inter" else 0)
         where = [addresses[case.node]] if case.node else list(slots)
         ranks = {address: per_node or slots[address] for address in where}
-        layout = Layout(ranks, 0 if ranks == slots else len(found) + 1)
-        found.setdefault(_place(case), layout)
-    return found
+        layout = Layout(ranks, 0 if ranks == slots else len(layouts) + 1)
+        layouts.setdefault(_place(case), layout)
+    return layouts
 
 
 def _call(job: Job[NcclTests], case: Case, layout: Layout, number: str) -> str:

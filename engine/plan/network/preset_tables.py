@@ -40,8 +40,8 @@ def _unwise() -> Iterator[str]:
 
 def _presets_of_unwise() -> dict[BadSetting, list[PresetName]]:
     """Return each variable with the presets that warn of it."""
-    found: dict[BadSetting, list[PresetName]] = {}
+    presets: dict[BadSetting, list[PresetName]] = {}
     for preset in PRESETS.values():
         for setting in preset.unwise:
-            found.setdefault(setting, []).append(preset.name)
-    return found
+            presets.setdefault(setting, []).append(preset.name)
+    return presets

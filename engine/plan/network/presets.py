@@ -58,13 +58,13 @@ class Preset:
 
     def environment(self, run: Run, nodes: Sequence[Node], instance_type: str) -> dict[str, str]:
         """Return the variables of every process of the run, the same on all `nodes`."""
-        found = {
+        variables = {
             setting.name: _value(setting, self.needs, nodes)
             for setting in self.settings
             if not setting.families or instance_type.partition(".")[0] in setting.families
             if not setting.is_for_forks or may_fork(run)
         }
-        return {name: value for name, value in found.items() if value}
+        return {name: value for name, value in variables.items() if value}
 
 
 _RDMA_UNWISE = (*settings.ANY_UNWISE, *settings.RDMA_UNWISE)

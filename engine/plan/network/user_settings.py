@@ -72,10 +72,10 @@ def _assignments(text: str) -> Iterator[tuple[str, str, int]]:
     text = _COMMENT.sub("", text.replace("\\\n", " \n"))
     for pattern in (_ASSIGNED, _BY_OPTION, _BY_PYTHON, _MCA):
         line, end = 1, 0
-        for found in pattern.finditer(text):
-            line += text.count("\n", end, found.start(1))
-            end = found.start(1)
-            name, *values = found.groups()
+        for match in pattern.finditer(text):
+            line += text.count("\n", end, match.start(1))
+            end = match.start(1)
+            name, *values = match.groups()
             if pattern is _MCA:
                 name = f"OMPI_MCA_{name}"
             value = next((v for v in values if v is not None), "")

@@ -20,11 +20,11 @@ def main() -> int:
     program = Path(sys.argv[0]).name
     source, target = sys.argv[1:3]
     server = source.partition(":")[0]
-    found = re.match(r"(fs-[0-9a-f]+)\.(efs|fsx)\.[a-z0-9-]+\.amazonaws\.com(@tcp)?$", server)
-    if found is None or not (FILE_SYSTEMS / found[1]).is_dir():
+    match = re.match(r"(fs-[0-9a-f]+)\.(efs|fsx)\.[a-z0-9-]+\.amazonaws\.com(@tcp)?$", server)
+    if match is None or not (FILE_SYSTEMS / match[1]).is_dir():
         sys.stderr.write(f"{program}: Failed to resolve server {server}: Name not known\n")
         return FAILED
-    done = subprocess.run(["/bin/mount", "--bind", FILE_SYSTEMS / found[1], target], check=False)
+    done = subprocess.run(["/bin/mount", "--bind", FILE_SYSTEMS / match[1], target], check=False)
     return done.returncode
 
 

@@ -87,9 +87,9 @@ def gpu(index: int, shown: dict[str, object]) -> dict[str, str]:
     }
 
 
-def query(options: dict[str, str], asked: str, gpus: list[dict[str, str]]) -> int:
+def query(options: dict[str, str], names: str, gpus: list[dict[str, str]]) -> int:
     """The table of --query-gpu; with --loop its rows again and again."""
-    fields, words = asked.split(","), options.get("--format", "csv").split(",")
+    fields, words = names.split(","), options.get("--format", "csv").split(",")
     for field in fields:
         if field not in gpu(0, {"gpu": "", "driver": "", "gpu_memory_mib": ""}):
             sys.stdout.write(f'Field "{field}" is not a valid field to query.\n\n')
@@ -99,8 +99,8 @@ def query(options: dict[str, str], asked: str, gpus: list[dict[str, str]]) -> in
         heads = (f"{field} [{units[field]}]" if field in units else field for field in fields)
         sys.stdout.write(", ".join(heads) + "\n")
     while True:
-        for one in gpus:
-            values = (f"{one[field]} {units.get(field, '')}".rstrip() for field in fields)
+        for row in gpus:
+            values = (f"{row[field]} {units.get(field, '')}".rstrip() for field in fields)
             sys.stdout.write(", ".join(values) + "\n")
         if "--loop" not in options:
             return 0
@@ -108,15 +108,15 @@ def query(options: dict[str, str], asked: str, gpus: list[dict[str, str]]) -> in
         time.sleep(float(options["--loop"]))
 
 
-def nvlink(shown: dict[str, object], gpus: list[dict[str, str]], asked: str) -> int:
+def nvlink(shown: dict[str, object], gpus: list[dict[str, str]], option: str) -> int:
     """The links of each GPU, or what they have moved; one without NVSwitch has none here."""
     count, speed = LINKS.get(str(shown["gpu"]), (18, "53.125")) if shown["nvswitch"] else (0, "")
-    for one in gpus:
-        sys.stdout.write(f"GPU {one['index']}: {one['name']} (UUID: {one['uuid']})\n")
-        down = int(str(faulty("nvlink", int(one["index"]), shown) or 0))
+    for gpu in gpus:
+        sys.stdout.write(f"GPU {gpu['index']}: {gpu['name']} (UUID: {gpu['uuid']})\n")
+        down = int(str(faulty("nvlink", int(gpu["index"]), shown) or 0))
         for link in range(count):
             state = f"{speed} GB/s" if link < count - down else "<inactive>"
-            shows = [state] if asked == "--status" else ["Data Tx: 0 KiB", "Data Rx: 0 KiB"]
+            shows = [state] if option == "--status" else ["Data Tx: 0 KiB", "Data Rx: 0 KiB"]
             sys.stdout.writelines(f"\t Link {link}: {text}\n" for text in shows)
     return 0
 
@@ -139,15 +139,15 @@ def main() -> int:
     options = dict(word.partition("=")[::2] for word in sys.argv[1:])
     if sys.argv[1:] in (["nvlink", "--status"], ["nvlink", "--getthroughput", "d"]):
         return nvlink(shown, gpus, sys.argv[2])
-    for asked in ("--query-gpu", "--query-remapped-rows"):
-        if asked in options:
-            return query(options, options[asked], gpus)
+    for option in ("--query-gpu", "--query-remapped-rows"):
+        if option in options:
+            return query(options, options[option], gpus)
     if "--version" in options:
         sys.stdout.write(f"NVIDIA-SMI version  : {shown['driver']}\n")
         sys.stdout.write(f"DRIVER version      : {shown['driver']}\n")
         return 0
-    for one in gpus:
-        sys.stdout.write(f"GPU {one['index']}: {one['name']} (UUID: {one['uuid']})\n")
+    for row in gpus:
+        sys.stdout.write(f"GPU {row['index']}: {row['name']} (UUID: {row['uuid']})\n")
     return 0
 
 
