@@ -47,16 +47,16 @@ def find_losses(name: str, target: Target, cluster_id: str | None = None) -> Los
         target = replace(target, region=record.region)
         cluster_id = cluster_id or record.id
         record = record if record.id == cluster_id else None
-    found = find_all(target, name, cluster_id=cluster_id)
-    ids = {resource.cluster_id for resource in found}
+    resources = find_all(target, name, cluster_id=cluster_id)
+    ids = {resource.cluster_id for resource in resources}
     if len(ids) != 1:
         return None
     now = datetime.now(UTC)
     instances = find_instances(client(target, "ec2"), name, cluster_id)
-    others = [resource for resource in found if resource.kind != "instance"]
+    others = [resource for resource in resources if resource.kind != "instance"]
     alive = [instance for instance in instances if exists(instance)]
-    owners = {resource.owner or UNKNOWN for resource in found}
-    since = min((resource.since for resource in found if resource.since), default=now)
+    owners = {resource.owner or UNKNOWN for resource in resources}
+    since = min((resource.since for resource in resources if resource.since), default=now)
     return Losses(
         name=name,
         id=ids.pop(),

@@ -142,6 +142,7 @@ def test_run_warns_of_a_script_of_its_code(tmp_path: Path) -> None:
     assert answer.exit_code == 0, answer.output
     assert f"train.sh:1: NCCL_DEBUG {HIDES}" in " ".join(answer.output.split())
 
+
 def test_a_script_with_bytes_that_are_no_text_is_read_around_them(tmp_path: Path) -> None:
     (tmp_path / "train.sh").write_bytes(b"# \xff\n" + HARMFUL.encode())
     assert warned(tmp_path, "bash train.sh") == (f"train.sh:2: NCCL_DEBUG {HIDES}",)

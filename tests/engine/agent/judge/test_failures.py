@@ -157,6 +157,7 @@ def test_facts_that_are_no_reason_are_warnings_also_of_the_first() -> None:
 def test_a_status_of_a_signal_is_the_signal(code: int, text: str) -> None:
     assert exit_text(code) == text
 
+
 @pytest.mark.parametrize(
     ("count", "names"),
     [

@@ -209,6 +209,7 @@ def test_one_rank_of_the_plan_is_enough_for_a_node_to_be_wanted() -> None:
     assert ends(*ranks, "#", nodes=[first, NODES[1]]) == ([], [])
     assert ends(*ranks, "#", nodes=[first, second]) == ([], [Finding("fault", 0, TRAP.format(2))])
 
+
 def test_what_an_earlier_supervisor_found_of_a_node_is_not_found_again() -> None:
     few = "NET/OFI Selected provider is efa, fabric is efa (found 3 nics)"
     ranks = [RANK.format(number) for number in range(16)]
