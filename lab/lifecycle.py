@@ -66,7 +66,7 @@ def start(places: Places, report: Reporter) -> LabStatus:
 
 
 def ensure_image(ami: str, region: str, report: Reporter) -> None:
-    """Machines of the AMI can boot: its image is made when it is not in the cache (LabError)."""
+    """Make the image of the AMI if it is not in the cache, so that machines can boot (LabError)."""
     if flavour := amis.flavour(ami, region):
         image.ensure_image(flavour, report)
 
@@ -189,7 +189,7 @@ def _answer(answers: IO[str], log: Path) -> dict[str, str]:
 
 
 def _environment() -> dict[str, str]:
-    """The daemon's environment: nobody's AWS credentials or profile."""
+    """Return the daemon's environment, without anybody's AWS credentials or profile."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
     files = {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
     return {**kept, **files, "AWS_EC2_METADATA_DISABLED": "true"}
@@ -229,7 +229,7 @@ def _step(report: Reporter, subject: str, action: Callable[[], tuple[str, ...]])
 
 @contextmanager
 def _timed(report: Reporter, subject: str) -> Iterator[list[str]]:
-    """Progress of one step; what is put into the list is shown when it is done."""
+    """Report the progress of one step; its end shows what was put into the list."""
     began, said = time.monotonic(), list[str]()
     report(Progress("lab", subject, "start"))
     try:

@@ -189,7 +189,7 @@ def _check_architecture(launch: ResolvedLaunch) -> None:
 
 
 def _check_zone(launch: ResolvedLaunch) -> None:
-    """Unsupported where the zone does not offer the type (AWS's own text)."""
+    """Refuse a zone that does not offer the type, in AWS's own words (Unsupported)."""
     zone = launch.subnet.availability_zone
     requested = (launch.parameters.get("Placement") or {}).get("AvailabilityZone")
     if requested and requested != zone:

@@ -58,7 +58,7 @@ class PlacementGroups:
         return self.placement_groups[name]
 
     def delete_placement_group(self, name: str) -> None:
-        """The group is gone; InvalidPlacementGroup.InUse while an instance is not terminated."""
+        """Delete the group; InvalidPlacementGroup.InUse while an instance is not terminated."""
         group = self.placement_group(name)
         for instance in self.all_instances():  # type: ignore[attr-defined]  # of the backend
             if instance.placement.group_name == name and instance.state != "terminated":

@@ -22,7 +22,7 @@ TESTS = (
 
 
 def diag(count: int, failing: object) -> int:
-    """The diagnostic's exit code; the test `failing` fails on one GPU."""
+    """Print a diagnostic in which the test `failing` fails on one GPU; return its exit code."""
     categories = []
     for category, names in TESTS:
         tests = []
@@ -50,7 +50,7 @@ def diag(count: int, failing: object) -> int:
 
 
 def main() -> int:
-    """The tool's exit code; its output is written."""
+    """Print the tool's output; return its exit code."""
     with open(f"{LAB}/instance-type.json") as file:
         shown = json.load(file)
     if os.path.exists(f"{LAB}/faults.json"):

@@ -20,7 +20,7 @@ provider: efa
 
 
 def main() -> int:
-    """The tool's exit code; its output is written."""
+    """Print the tool's output; return its exit code."""
     with open(f"{LAB}/instance-type.json") as file:
         shown = json.load(file)
     if os.path.exists(f"{LAB}/faults.json"):

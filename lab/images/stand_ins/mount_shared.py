@@ -16,7 +16,7 @@ FAILED = 32  # mount(8): "mount failed"
 
 
 def main() -> int:
-    """mount(8)'s exit code; the folder is mounted when it is 0."""
+    """Mount the folder; return mount(8)'s exit code."""
     program = Path(sys.argv[0]).name
     source, target = sys.argv[1:3]
     server = source.partition(":")[0]

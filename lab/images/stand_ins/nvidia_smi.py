@@ -33,17 +33,17 @@ SLOWDOWNS = tuple(
 
 
 def model(shown: dict[str, object]) -> str:
-    """A GPU's name."""
+    """Return a GPU's name."""
     return NAMES.get(str(shown["gpu"]), f"NVIDIA {shown['gpu']}")
 
 
 def faulty(name: str, index: int, shown: dict[str, object]) -> object:
-    """What the fault `name` says; GPU 1 has it, or the only one."""
+    """Return what the fault `name` says; GPU 1 has it, or the only one."""
     return shown.get(name) if index == min(1, int(str(shown.get("gpus") or 0)) - 1) else None
 
 
 def machine() -> dict[str, object]:
-    """What the machine shows of its type."""
+    """Return what the machine shows of its type."""
     with open(f"{LAB}/instance-type.json") as file:
         shown: dict[str, object] = json.load(file)
     if os.path.exists(f"{LAB}/faults.json"):
@@ -53,14 +53,14 @@ def machine() -> dict[str, object]:
 
 
 def identity(index: int) -> str:
-    """A GPU's name in the world: always the same for a machine."""
+    """Return the UUID of a GPU, always the same for a machine."""
     names = (f"{os.uname().nodename} {index} {part}" for part in range(4))
     digits = "".join(f"{zlib.crc32(name.encode()):08x}" for name in names)
     return "-".join(("GPU", digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def gpu(index: int, shown: dict[str, object]) -> dict[str, str]:
-    """One GPU's fields, as --query-gpu names them."""
+    """Return the fields of a GPU, as --query-gpu names them."""
     bus = f"00000000:{0x53 + index * 0x11:02X}:00.0"
     return {
         "index": str(index),
@@ -88,7 +88,7 @@ def gpu(index: int, shown: dict[str, object]) -> dict[str, str]:
 
 
 def query(options: dict[str, str], names: str, gpus: list[dict[str, str]]) -> int:
-    """The table of --query-gpu; with --loop its rows again and again."""
+    """Print the table of --query-gpu, with --loop its rows again and again; return the exit code."""
     fields, words = names.split(","), options.get("--format", "csv").split(",")
     for field in fields:
         if field not in gpu(0, {"gpu": "", "driver": "", "gpu_memory_mib": ""}):
@@ -109,7 +109,10 @@ def query(options: dict[str, str], names: str, gpus: list[dict[str, str]]) -> in
 
 
 def nvlink(shown: dict[str, object], gpus: list[dict[str, str]], option: str) -> int:
-    """The links of each GPU, or what they have moved; one without NVSwitch has none here."""
+    """Print the links of each GPU, or what they have moved; return the exit code.
+
+    A GPU without NVSwitch has no links here.
+    """
     count, speed = LINKS.get(str(shown["gpu"]), (18, "53.125")) if shown["nvswitch"] else (0, "")
     for gpu in gpus:
         sys.stdout.write(f"GPU {gpu['index']}: {gpu['name']} (UUID: {gpu['uuid']})\n")
@@ -122,7 +125,7 @@ def nvlink(shown: dict[str, object], gpus: list[dict[str, str]], option: str) ->
 
 
 def main() -> int:
-    """The tool's exit code; its output is written."""
+    """Print the tool's output; return its exit code."""
     shown = machine()
     count = shown["gpus"]
     if shown.get("library", shown["driver"]) != shown["driver"]:
