@@ -180,5 +180,5 @@ def for_root_alone() -> Iterator[None]:
 
 
 def images() -> Path:
-    """The folder with one root file system per flavour of image."""
+    """Return the folder with one root file system per flavour of image."""
     return cache_home() / "lab"

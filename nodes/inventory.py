@@ -94,7 +94,7 @@ class Inventory(Value):
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
-        """Each name is one machine's: ssh's settings and runs find machines by their names."""
+        """Refuse a name of two machines: ssh's settings and runs find machines by their names."""
         names = [node.name for node in self.nodes]
         if len({_BASTION, *names}) != len(names) + 1:
             raise ValueError(f"two machines have one name: {', '.join(sorted(names))}")

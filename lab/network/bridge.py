@@ -338,7 +338,7 @@ def clear(places: Places) -> None:
 
 
 def resolvers(files: Iterable[Path] = _RESOLVER_FILES) -> tuple[str, ...]:
-    """The DNS servers that machines ask: the host's own, IPv4, in its order.
+    """Return the DNS servers that machines ask: the host's own, IPv4, in its order.
 
     Where the host asks a resolver on loopback, which is nobody else's, systemd-resolved's list of
     the servers behind it is taken. Empty when there is none that a machine can reach.
@@ -359,7 +359,7 @@ def _nameservers(path: Path) -> tuple[str, ...]:
 
 
 def _gateway(cidr: str) -> str:
-    """`10.213.0.1/24` for the subnet `10.213.0.0/24`."""
+    """Return `10.213.0.1/24` for the subnet `10.213.0.0/24`."""
     subnet = ipaddress.ip_network(cidr)
     return f"{subnet[1]}/{subnet.prefixlen}"
 

@@ -111,7 +111,7 @@ class Attachment:
                 self._post(order)
 
     def _wait_for_next(self, control: Any) -> None:
-        """If this is still the current connection, wait for another one, for a limited time."""
+        """Wait a limited time for another connection, if this is still the current one."""
         with self._lock:
             if self._current is not control:
                 return

@@ -88,7 +88,7 @@ def gpu(index: int, shown: dict[str, object]) -> dict[str, str]:
 
 
 def query(options: dict[str, str], names: str, gpus: list[dict[str, str]]) -> int:
-    """Print the table of --query-gpu, with --loop its rows again and again; return the exit code."""
+    """Print the table of --query-gpu, repeat its rows with --loop; return the exit code."""
     fields, words = names.split(","), options.get("--format", "csv").split(",")
     for field in fields:
         if field not in gpu(0, {"gpu": "", "driver": "", "gpu_memory_mib": ""}):

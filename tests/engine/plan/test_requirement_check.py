@@ -11,7 +11,6 @@ from engine.plan.launch_plan import launch_plan
 from nodes.inventory import Inventory
 from tests.engine.conftest import make_inventory, make_run
 
-
 PRICE = catalogue()["p4d.24xlarge"].price_usd_h or 0.0
 
 
