@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from typing import Any
 
@@ -40,15 +40,6 @@ class KeptConnections(Converser):
         if isinstance(completed, GpuctlError):
             raise completed
         return completed
-
-    async def run_each(
-        self, nodes: Sequence[Node], command: str
-    ) -> dict[int, Completed | GpuctlError]:
-        """Run the command on all nodes at once; return one entry per rank, in the given order."""
-        names = [node.name for node in nodes]
-        request = {"do": "run", "nodes": names, "command": command, "timeout": None}
-        answers = await self._ask(request)
-        return {node.rank: parse_answer(answers[node.name]) for node in nodes}
 
     @asynccontextmanager
     async def converse(self, node: Node, command: str) -> AsyncIterator[Conversation]:

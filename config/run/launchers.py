@@ -26,18 +26,10 @@ HYDRA_AGENT = (
     ("HYDRA_LAUNCHER", "HYDRA_LAUNCHER_EXEC"),
     ("I_MPI_HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP_EXEC"),
 )
-"""Pairs of variables: the launcher's kind, and its program."""
+"""Pairs of variables: the launcher's kind, and its program.
 
-
-def agent_variables(agent: str) -> dict[str, str]:
-    """Return the variables with which every launcher connects to other nodes through `agent`.
-
-    `engine/agent/node/container.py` sets the same ones: it runs on nodes and cannot import gpuctl.
-    """
-    variables = dict.fromkeys(OPEN_MPI_AGENT, agent)
-    for kind, program in HYDRA_AGENT:
-        variables |= {kind: "ssh", program: agent}
-    return variables
+`engine/agent/node/container.py` sets these and OPEN_MPI_AGENT too: it runs on nodes, and cannot
+import gpuctl."""
 
 
 def open_mpi_hosts(hostfile: str, slots: int, nodes: int) -> dict[str, str]:

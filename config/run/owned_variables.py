@@ -220,11 +220,6 @@ OWNED: Mapping[str, tuple[Owned, ...]] = {
 """The variables by the run's type, in the order of the documentation."""
 
 
-def owned_variables(run_type: str) -> Mapping[str, str]:
-    """Return the names (or `PREFIX*`) that a run file of this type cannot set, and the reasons."""
-    return {row.name: row.why for row in OWNED[run_type]}
-
-
 def owner(run_type: str, name: str) -> Owned | None:
     """Return the row of the variable's owner, or None if the user may set the variable."""
     for row in OWNED[run_type]:

@@ -74,11 +74,6 @@ def split(document: Statement) -> tuple[Statement, ...]:
     return tuple({**document, "Statement": part} for part in parts)
 
 
-def policy_text(document: Statement) -> str:
-    """Return the document as people read it."""
-    return json.dumps(document, indent=2)
-
-
 def size(document: Statement) -> int:
     """Return the characters that count for IAM's limit."""
     return len(json.dumps(document, separators=(",", ":")))

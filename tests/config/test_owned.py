@@ -2,7 +2,7 @@
 
 import pytest
 
-from config.run.owned_variables import OWNED, owned_variables, owner
+from config.run.owned_variables import OWNED, owner
 from config.run.run_file import RUN_TYPES
 
 
@@ -30,9 +30,3 @@ def test_every_type_has_a_table_without_repetition() -> None:
 def test_owner(kind: str, name: str, why: str | None) -> None:
     row = owner(kind, name)
     assert (row and row.why) == why
-
-
-def test_owned_says_why() -> None:
-    assert (
-        owned_variables("ray")["HEAD_PORT"] == "gpuctl sets it: the run's `port`, 6379 by default"
-    )

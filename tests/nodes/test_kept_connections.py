@@ -15,6 +15,7 @@ import pytest
 from config.errors import NodeError
 from nodes import dial
 from nodes.answers import CommandFailed, Completed, Unreachable
+from nodes.fanout import on_each
 from nodes.inventory import Inventory
 from nodes.kept_connections import KeptConnections, connect
 from nodes.keys import ensure_key
@@ -112,7 +113,7 @@ def test_each_node_answers_and_a_dead_one_is_unreachable(site: Site) -> None:
     site.nodes[1].stop()
 
     async def action(connections: KeptConnections) -> str:
-        answers = await connections.run_each(site.inventory.nodes, "exit 3")
+        answers = await on_each(site.inventory.nodes, lambda node: connections.run(node, "exit 3"))
         assert answers[0] == Completed(3, "", "")
         assert isinstance(answers[1], Unreachable)
         assert answers[1].message.startswith("node1 (127.0.0.1) cannot be reached from the bastion")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.run.launchers import agent_variables
+from config.run.launchers import HYDRA_AGENT, OPEN_MPI_AGENT
 from engine.agent.node.container import Container, Devices, data_folders
 from engine.contract.node_plan import ImagePlan
 from tests.processes import wait_for_end
@@ -126,7 +126,9 @@ def test_the_images_environment_is_there_and_leads_launchers_to_the_agent(
     assert environment["OF_IMAGE"] == "yes"
     assert environment["PATH"] == "/image/bin:/usr/bin:/bin"
     assert environment["HOME"] == "/root"
-    assert agent_variables(f"{folder}/bin/ssh").items() <= environment.items()
+    agents = {*OPEN_MPI_AGENT, *(program for _, program in HYDRA_AGENT)}
+    assert {environment[name] for name in agents} == {f"{folder}/bin/ssh"}
+    assert {environment[kind] for kind, _ in HYDRA_AGENT} == {"ssh"}
 
 
 VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60)
