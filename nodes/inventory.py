@@ -23,7 +23,7 @@ class Node(Value):
     `public_ip` is empty if it has none. Bootstrap finds the following; each is empty if it is
     unknown: `efa` (interfaces), `hcas` (names of other RDMA devices and their link layer:
     `mlx5_0:InfiniBand`, `mlx5_bond_0:Ethernet`), `interface` (the one that has `private_ip`),
-    `software` and its version (openmpi, mpich, intel, podman, docker), `topology` (the network
+    `software` and its version (openmpi, podman, torch, …), `topology` (the network
     nodes above it as EC2 reports them, from the top).
     """
 

@@ -1,10 +1,12 @@
 """A person's first two files: a cluster file for some GPUs, and a run file that works as it is."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from config.catalogue.instance_types import catalogue, is_instance_type
+from config.cluster.cluster_file import Cluster, Setup, Software
 from config.errors import InputError
 from config.loading import templates
 from config.loading.load import load_run
@@ -14,8 +16,22 @@ from engine.plan import proposal as engine_proposal
 from operations.chosen_target import ChosenTarget
 from operations.proposal import Proposal
 
-JOBS = ("nccl-tests", "torchrun", "mpi", "ray", "deepspeed", "horovod", "ps-worker", "hello")
-"""The templates that a first run file can be, the most frequent first."""
+JOBS = ("nccl-tests", "torchrun", "mpi", "ray", "deepspeed", "hello")
+"""The templates that a first run file can be, the most frequent first. The others need frameworks
+that no single command installs (Horovod), or that have dropped what they use (TensorFlow)."""
+
+_PIP = "TMPDIR=/var/tmp pip3 install --break-system-packages {}"
+"""Memory holds /tmp on some images, which is too small for PyTorch's 5 GB."""
+_NEEDS: Mapping[str, Mapping[str, Any]] = {
+    "torchrun": {"packages": ("python3-pip",), "commands": (_PIP.format("torch numpy"),)},
+    "mpi": {"packages": ("python3-mpi4py",)},
+    "ray": {"packages": ("python3-pip",), "commands": (_PIP.format("ray"),)},
+    "deepspeed": {
+        "packages": ("python3-pip", "pdsh"),
+        "commands": (_PIP.format("torch numpy"), _PIP.format("deepspeed")),
+    },
+}
+"""Packages and commands of the set-up that install what a job needs and the images do not have."""
 
 CLUSTER_FILE, RUN_FILE = "cluster.yaml", "run.yaml"
 
@@ -44,6 +60,7 @@ def first_files(chosen: ChosenTarget, job: str, gpu: str) -> FirstFiles:
     file = templates.own_template(job)
     run = load_run(file).model_copy(update={"requires": _requires(gpu)})
     proposed = engine_proposal.propose(run, chosen.region)
+    proposed = replace(proposed, cluster=_with_needs(proposed.cluster, job), warnings=())
     return FirstFiles(proposed, file.read_text(encoding="utf-8"))
 
 
@@ -62,6 +79,17 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
         reason = f"{folder} cannot be written: {error.strerror}"
         raise InputError(reason, "name a folder of yours") from error
     return tuple(paths)
+
+
+def _with_needs(cluster: Cluster, job: str) -> Cluster:
+    """Return the cluster with the set-up that installs what the job needs."""
+    needs = _NEEDS.get(job, {})
+    update: dict[str, Any] = {}
+    if "packages" in needs:
+        update["software"] = Software(packages=needs["packages"])
+    if "commands" in needs:
+        update["setup"] = Setup(commands=needs["commands"])
+    return cluster.model_copy(update=update)
 
 
 def _requires(gpu: str) -> Requires:

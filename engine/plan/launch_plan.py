@@ -18,6 +18,7 @@ from engine.contract.plan import CommonTexts, LaunchPlan, RetryPlan, Size, Sized
 from engine.plan.elastic_plans import stand_ins
 from engine.plan.environment import has_work_folder, node_environment, variables_of
 from engine.plan.gates import plan_sweep
+from engine.plan.job_software import missing_software
 from engine.plan.modes import MODES
 from engine.plan.modes.job import Job, Launch, Variables, fix_size, roles_of
 from engine.plan.modes.mpirun import open_mpi_defaults
@@ -96,6 +97,7 @@ def launch_plan(
             *warnings(preset, user_settings(run, tree.scripts if tree else {}), nodes),
             *unknown,
             *unchecked(run, inventory),
+            *missing_software(run, inventory, nodes, tree.scripts if tree else {}),
             *_outlived(run, inventory),
         ),
     )

@@ -17,6 +17,7 @@ from config.errors import InputError
 from config.identifiers import CLUSTER_NAME
 from config.run.requirements import Requires, parse_range
 from config.run.run_file import Run
+from engine.plan.job_software import missing_software
 from engine.plan.modes.job import node_range
 from engine.plan.requirement_check import Misfit, misfits, unchecked
 from engine.plan.rules import wanted_gpus
@@ -75,7 +76,11 @@ def propose(run: Run, region: str | None = None) -> Proposal:
         raise InputError(*_nothing_fits(run, misses_of, excluded))
     offers.sort(key=lambda offer: math.inf if offer.nodes_usd_h is None else offer.nodes_usd_h)
     chosen = clusters[offers[0].instance_type]
-    warnings = unchecked(run, _stand_in(chosen, needs))
+    inventory = _stand_in(chosen, needs)
+    warnings = (
+        *unchecked(run, inventory),
+        *missing_software(run, inventory, inventory.nodes, {}),
+    )
     return Proposal(chosen, tuple(offers), len(clusters), excluded, warnings)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from config.catalogue.instance_types import catalogue
 from config.cluster.cluster_file import Cluster
+from config.cluster.job_software import planned_software
 from nodes.inventory import Inventory, Node
 
 _FIRST_ADDRESS = IPv4Address("198.18.0.1")
@@ -37,8 +38,9 @@ def stand_in(
 
 def _nodes(cluster: Cluster, count: int, gpus: int) -> Iterator[Node]:
     entry = catalogue().get(cluster.instance_type)
-    efa = 0
-    if entry is not None:
+    efa, software = 0, dict[str, str]()
+    if entry is not None:  # nothing is known of another type's nodes
+        software = planned_software(cluster)
         gpus = entry.gpu.count
         efa = 0 if cluster.network.efa == "off" else entry.network.max_efa
     for rank in range(count):
@@ -50,4 +52,5 @@ def _nodes(cluster: Cluster, count: int, gpus: int) -> Iterator[Node]:
             gpus=gpus,
             slots=max(1, gpus),
             efa=efa,
+            software=software,
         )

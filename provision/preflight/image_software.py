@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from config.catalogue.image_software import IMAGES, PLUGINS, TESTED, release_of, unseen
 from config.catalogue.releases import version
 from config.cluster.cluster_file import Cluster
+from config.cluster.job_software import planned_software
 from config.cluster.resolved import Resolved
 from provision.setup.software.script import CUDA, DRIVER, EFA, NCCL, UBUNTU
 
@@ -15,9 +16,22 @@ def software_rows(resolved: Resolved) -> tuple[tuple[str, str], ...]:
     """Return name and version of the GPU's software on a node, by AWS's notes or gpuctl's pins.
 
     There are none for a type without GPUs, and for an image of which gpuctl knows no notes. The
-    last row says where they are from.
+    row `source` says where they are from.
     """
-    return tuple(_rows(resolved)) if resolved.instance_type.gpus else ()
+    if not resolved.instance_type.gpus:
+        return ()
+    rows = tuple(_rows(resolved))
+    return (*rows, *_missing_row(resolved.cluster)) if rows else ()
+
+
+def _missing_row(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Yield a row if it is known that the nodes have no PyTorch, with the two ways to have it."""
+    software = planned_software(cluster)
+    if software and "torch" not in software:
+        yield (
+            "PyTorch",
+            "none: name a container `image` in the run file, or install it by `setup.commands`",
+        )
 
 
 def _rows(resolved: Resolved) -> Iterator[tuple[str, str]]:

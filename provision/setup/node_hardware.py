@@ -1,4 +1,4 @@
-"""The properties of a node that a run needs: its RDMA devices, its interface, its launchers.
+"""The properties of a node that a run needs: RDMA devices, interface, launchers, frameworks.
 
 One command on the node prints them: the instance type does not determine which devices work, nor
 the image which launchers exist.
@@ -6,6 +6,7 @@ the image which launchers exist.
 
 import re
 
+from config.cluster.job_software import INSTALLED, JOB_SOFTWARE
 from nodes.inventory import Node
 
 _SCRIPT = r"""
@@ -40,8 +41,24 @@ for runtime in podman docker; do
     say software "$runtime" "$("$path" --version < /dev/null | head -n 1)"
   fi
 done
+for program in PROGRAMS; do
+  command -v "$program" > /dev/null && say program "$program"
+done
+python3 - MODULES << 'END'
+import importlib.metadata, importlib.util, sys
+for name in sys.argv[1:]:
+    if importlib.util.find_spec(name):
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            version = ""
+        print("gpuctl: module", name, version)
+END
 exit 0
 """
+
+_PROGRAMS = {name: key for key, kind in JOB_SOFTWARE.items() for name in kind.programs}
+_MODULES = tuple(key for key, kind in JOB_SOFTWARE.items() if kind.is_module)
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+")
 _LAUNCHERS = (
@@ -55,7 +72,8 @@ _LAUNCHERS = (
 
 def script(node: Node) -> str:
     """Return the script for a login shell, which prints each property after `gpuctl: `."""
-    return _SCRIPT.replace("ADDRESS", node.private_ip)
+    text = _SCRIPT.replace("ADDRESS", node.private_ip).replace("PROGRAMS", " ".join(_PROGRAMS))
+    return text.replace("MODULES", " ".join(_MODULES))
 
 
 def read(node: Node, answer: str) -> Node:
@@ -78,14 +96,22 @@ def read(node: Node, answer: str) -> Node:
             interface = value.strip()
         elif kind == "hca":
             hcas.append(":".join(value.split()[:2]))
-        elif kind == "launcher":
-            _add_launcher(software, value)
-        elif kind == "software":
-            name, _, version = value.partition(" ")
-            if number := _VERSION.search(version):
-                software[name] = number[0]
+        else:
+            _add_software(software, kind, value)
     hardware = {"efa": efa, "hcas": tuple(hcas), "interface": interface, "software": software}
     return node.model_copy(update=hardware)
+
+
+def _add_software(software: dict[str, str], kind: str, value: str) -> None:
+    name, _, version = value.partition(" ")
+    if kind == "launcher":
+        _add_launcher(software, value)
+    elif kind == "module":
+        software[name] = version.strip() or INSTALLED
+    elif kind == "program":
+        software.setdefault(_PROGRAMS[name], INSTALLED)
+    elif kind == "software" and (number := _VERSION.search(version)):
+        software[name] = number[0]
 
 
 def _add_launcher(software: dict[str, str], version: str) -> None:

@@ -11,6 +11,8 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from config.loading.load import check, load_cluster, load_run
+from engine.plan.launch_plan import launch_plan
+from engine.plan.stand_in import stand_in
 from operations.first_files import JOBS
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +59,11 @@ def test_the_files_of_each_job_are_valid_and_fit_each_other(folder: Path, job: s
     assert done.exit_code == 0, done.stderr
     files = [folder / "first" / name for name in ("cluster.yaml", "run.yaml")]
     assert [check(file) for file in files] == [(), ()]
-    assert load_run(files[1]).name == load_cluster(files[0]).name
+    run, cluster = load_run(files[1]), load_cluster(files[0])
+    assert run.name == cluster.name
+    inventory = stand_in(cluster)
+    assert inventory.nodes[0].software, "the software of these nodes is known"
+    assert launch_plan(run, inventory, "job-000001").warnings == ()
 
 
 def test_an_instance_type_is_taken_as_it_is(folder: Path) -> None:
@@ -125,7 +131,7 @@ def test_a_person_is_asked_three_questions(folder: Path) -> None:
         os.close(program)
     assert done.returncode == 0, done.stderr
     assert done.stderr == (
-        "What to run? nccl-tests, torchrun, mpi, ray, deepspeed, horovod, ps-worker, hello"
+        "What to run? nccl-tests, torchrun, mpi, ray, deepspeed, hello"
         " [nccl-tests]: Which GPUs? A100, A10G, B200, B300, H100, H200, L4, L40S,"
         " RTX PRO 4500, RTX PRO Server 6000, T4 [H100]: Which region? [us-east-1]: "
     )

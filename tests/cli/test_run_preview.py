@@ -13,7 +13,7 @@ from config.target import Target
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
 
-TRAIN = "type: torchrun\nname: train\nnodes: 2\ncommands: [python3 train.py]\n"
+TRAIN = "type: torchrun\nname: train\nnodes: 2\ncommands: [train.py]\n"
 CLUSTER = "name: trainer\nnodes: 4\ninstance_type: p5.48xlarge\nregion: us-west-2\n"
 
 
@@ -43,6 +43,9 @@ def test_a_run_is_planned_for_a_cluster_file(folder: Path, preview: Callable[...
     assert done.stderr == (
         "gpuctl: warning: the run is planned for cluster trainer of cluster.yaml, 4 x p5.48xlarge"
         " at $220.16 per hour on demand; addresses and devices are placeholders\n"
+        "gpuctl: warning: run train needs PyTorch, and the nodes of cluster trainer do not have it:"
+        " name a container `image` with it in the run file, or install it by `setup.commands` of"
+        " the cluster file\n"
     )
     plan = json.loads(done.stdout)
     assert (plan["cluster"], plan["network"]["preset"]) == ("trainer", "efa")
@@ -67,7 +70,9 @@ def test_a_run_that_needs_more_nodes_than_the_cluster_file_has_is_an_error(
 def test_without_a_cluster_a_run_is_planned_for_the_cheapest_nodes_that_fit(
     preview: Callable[..., Result],
 ) -> None:
-    done = preview(f"{TRAIN}requires: {{gpu: [H100], gpus: 8}}\n")
+    done = preview(
+        "type: task\nname: job\nnodes: 2\ncommands: [x]\nrequires: {gpu: [H100], gpus: 8}\n"
+    )
     assert done.exit_code == 0, done.exception
     assert done.stderr == (
         "gpuctl: warning: there is no cluster: the run is planned for 2 x p5.48xlarge at $110.08"

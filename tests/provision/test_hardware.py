@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,20 @@ def test_a_deep_learning_image_on_p4d() -> None:
         "gpuctl: efa 4\n"
         "gpuctl: launcher mpirun (Open MPI) 4.1.7 Report bugs to http://www.open-mpi.org/\n"
         "gpuctl: launcher mpirun (Open MPI) 5.0.8 Report bugs to https://www.open-mpi.org/\n"
-        "gpuctl: software docker Docker version 28.1.1, build 4eba377\n",
+        "gpuctl: software docker Docker version 28.1.1, build 4eba377\n"
+        "gpuctl: program torchrun\n"
+        "gpuctl: program srun\n"
+        "gpuctl: module torch 2.9.1+cu130\n"
+        "gpuctl: module ray \n",
     )
     assert (found.interface, found.efa, found.hcas) == ("ens32", 4, ())
-    assert found.software == {"openmpi": "4.1.7", "docker": "28.1.1"}
+    assert found.software == {
+        "openmpi": "4.1.7",
+        "docker": "28.1.1",
+        "torch": "2.9.1+cu130",
+        "slurm": "installed",
+        "ray": "installed",
+    }
     assert found.model_copy(
         update={"interface": "", "efa": 0, "software": {}}
     ) == NODE  # fmt: skip
@@ -67,6 +78,7 @@ def programs(tmp_path: Path) -> Path:
     program("mpirun", "printf 'mpirun (Open MPI) 4.1.4\\n\\nReport bugs\\n'")
     program("fi_info", 'for n in 0 0 1 2; do echo "    domain: rdmap${n}s0-rdm"; done')
     program("podman", "echo podman version 4.3.1")
+    program("mamba", "true")
     program("docker", "echo 'docker: no such thing' >&2; exit 1")
     return tmp_path
 
@@ -83,6 +95,8 @@ def test_the_script_asks_all_of_it(programs: Path) -> None:
     assert found.software["openmpi"] == "4.1.4"
     assert found.software["podman"] == "4.3.1"
     assert "docker" not in found.software
+    assert found.software["conda"] == "installed"
+    assert ("torch" in found.software) == (find_spec("torch") is not None)
 
 
 def test_an_inventory_of_before_is_readable() -> None:

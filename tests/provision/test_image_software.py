@@ -36,12 +36,24 @@ def test_a_plan_has_the_versions_of_the_image(target: Target) -> None:
             "source",
             "AWS's release notes of 20261009 for ARM64; gpuctl assumes the same for x86_64",
         ),
+        (
+            "PyTorch",
+            "none: name a container `image` in the run file, or install it by `setup.commands`",
+        ),
     )
     older = dict(software_rows(planned(target, image="dlami-ubuntu-22.04")))
     assert older["source"] == (
         "AWS's release notes of 20260915 for ARM64; gpuctl assumes the same for x86_64; the image"
         " is of 20261009"
     )
+
+
+@pytest.mark.parametrize("command", ["pip3 install torch", "/opt/install.sh"])
+def test_a_plan_says_nothing_of_pytorch_that_the_set_up_may_install(
+    target: Target, command: str
+) -> None:
+    rows = software_rows(planned(target, setup={"commands": (command,)}))
+    assert "PyTorch" not in dict(rows)
 
 
 def test_a_plan_has_the_versions_that_gpuctl_installs(target: Target) -> None:
