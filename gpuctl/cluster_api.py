@@ -103,12 +103,13 @@ class Cluster:
         return planned
 
     @api_call
-    def exec(self, command: str) -> Mapping[str, Completed | GpuctlError]:
-        """Run a shell command on every node; return the answers by the nodes' names.
+    def exec(self, command: str, nodes: str = "all") -> Mapping[str, Completed | GpuctlError]:
+        """Run a shell command on nodes; return the answers by the nodes' names.
 
-        The answer of a node that cannot be reached is its error.
+        `nodes` is folded: `node3`, `node[0-3,5]`, or `all`. The answer of a node that cannot be
+        reached is its error.
         """
-        return node_commands.run_on_all_nodes(self._chosen, self.name, command)
+        return node_commands.run_on_nodes(self._chosen, self.name, command, nodes)
 
     @api_call
     def cp(self, source: str, target: str) -> Copied:

@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 from config.file_locks import wait_for_lock
@@ -99,9 +100,9 @@ def request(connection: socket.socket, message: Message, data: bytes = b"") -> N
     connection.sendall(json.dumps({**message, "size": len(data)}).encode() + b"\n" + data)
 
 
-def run_everywhere(connection: socket.socket, command: str) -> Message:
-    """Run the command on every node and return the broker's answer: one for each node's name."""
-    request(connection, {"do": "run", "nodes": None, "command": command, "timeout": None})
+def run_on(connection: socket.socket, nodes: Sequence[str], command: str) -> Message:
+    """Run the command on these nodes; return the broker's answer: one for each node's name."""
+    request(connection, {"do": "run", "nodes": [*nodes], "command": command, "timeout": None})
     with connection, connection.makefile("rb") as reader:
         line = reader.readline()
     if not line:

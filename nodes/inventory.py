@@ -5,7 +5,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
+from config.errors import InputError
 from config.files import write_whole
+from config.folded_names import expand, fold
 from config.identifiers import ClusterName, InstanceId, NodeName, SshHost, SshUser
 from config.models import Value
 
@@ -15,6 +17,8 @@ FolderPath = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9_.][A-Za-z0
 """The absolute path of a folder on nodes; empty without one."""
 Port = Annotated[int, Field(ge=1, le=65535)]
 _BASTION = "bastion"
+ALL_NODES = "all"
+"""The name that means every node."""
 
 
 class Node(Value):
@@ -99,6 +103,24 @@ class Inventory(Value):
         if len({_BASTION, *names}) != len(names) + 1:
             raise ValueError(f"two machines have one name: {', '.join(sorted(names))}")
         return self
+
+
+def named_nodes(inventory: Inventory, names: str) -> tuple[Node, ...]:
+    """Return the nodes of a folded text in its order: `node3`, `node[0-3,5]`, or `all`.
+
+    Raises InputError for a name that the cluster does not have.
+    """
+    if names == ALL_NODES:
+        return inventory.nodes
+    by_name = {node.name: node for node in inventory.nodes}
+    chosen = expand(names)
+    for name in chosen:
+        if name not in by_name:
+            raise InputError(
+                f"cluster {inventory.cluster} has no '{name}'",
+                f"it has {fold(by_name)}, {ALL_NODES}",
+            )
+    return tuple(by_name[name] for name in chosen)
 
 
 def save(inventory: Inventory, path: Path) -> None:

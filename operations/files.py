@@ -5,13 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.errors import GpuctlError, InputError
-from config.folded_names import expand, fold
 from nodes.copy import copy_from, copy_to
-from nodes.inventory import Inventory, Node
+from nodes.inventory import named_nodes
 from operations.chosen_target import ChosenTarget
-
-ALL = "all"
-"""The name that means every node."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ def copy(chosen: ChosenTarget, cluster: str, source: str, target: str) -> Copied
     if to_nodes and not (Path(source).exists() or Path(source).is_symlink()):
         raise InputError(f"{source} does not exist", "correct the path")
     inventory = chosen.cluster_store(cluster).inventory(cluster)
-    nodes = _nodes(inventory, from_nodes or to_nodes)
+    nodes = named_nodes(inventory, from_nodes or to_nodes)
     if from_nodes:
         answers = asyncio.run(copy_from(inventory, nodes, from_path, target))
     else:
@@ -52,16 +48,3 @@ def _split(text: str) -> tuple[str, str]:
     """Return nodes and path; the nodes are empty for a path of this machine."""
     nodes, colon, path = text.partition(":")
     return (nodes, path) if colon and "/" not in nodes else ("", text)
-
-
-def _nodes(inventory: Inventory, text: str) -> list[Node]:
-    if text == ALL:
-        return list(inventory.nodes)
-    by_name = {node.name: node for node in inventory.nodes}
-    names = expand(text)
-    for name in names:
-        if name not in by_name:
-            raise InputError(
-                f"cluster {inventory.cluster} has no '{name}'", f"it has {fold(by_name)}, all"
-            )
-    return [by_name[name] for name in names]

@@ -16,12 +16,16 @@ __all__ = ["Hosts", "plan_hosts", "remove_hosts", "ssh_command", "write_hosts"]
 
 
 def ssh_command(
-    chosen: ChosenTarget, cluster: str, node: str = "node0", command: Sequence[str] = ()
+    chosen: ChosenTarget,
+    cluster: str,
+    node: str = "node0",
+    command: Sequence[str] = (),
+    options: Sequence[str] = (),
 ) -> list[str]:
     """Return the command of OpenSSH for a shell on the node, or for one command there.
 
-    Host keys are pinned. Raises InputError for an unknown node, NodeError with what to do if a
-    machine refuses the user's keys.
+    `options` are those of OpenSSH. Host keys are pinned. Raises InputError for an unknown node,
+    NodeError with what to do if a machine refuses the user's keys.
     """
     inventory = chosen.cluster_store(cluster).inventory(cluster)
     names = [machine.name for machine in inventory.nodes]
@@ -31,7 +35,7 @@ def ssh_command(
         raise InputError(f"cluster {cluster} has no '{node}'", f"it has {', '.join(names)}")
     if not has_cluster_key(inventory.folder):
         asyncio.run(_try_login(inventory, node))
-    return ["ssh", "-F", str(write_openssh_config(inventory)), node, *command]
+    return ["ssh", "-F", str(write_openssh_config(inventory)), *options, node, *command]
 
 
 async def _try_login(inventory: Inventory, name: str) -> None:

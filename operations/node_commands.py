@@ -2,30 +2,51 @@
 
 from collections.abc import Mapping
 
-from config.errors import GpuctlError
+from config.errors import GpuctlError, InputError
 from nodes import dial
 from nodes.answers import Completed, broker_lost, error_of, no_broker, parse_answer
+from nodes.inventory import ALL_NODES, named_nodes
+from operations import login
 from operations.chosen_target import ChosenTarget
 
-__all__ = ["Completed", "run_on_all_nodes"]
+__all__ = ["Completed", "run_on_nodes", "terminal_command"]
 
 
-def run_on_all_nodes(
-    chosen: ChosenTarget, cluster: str, line: str
+def run_on_nodes(
+    chosen: ChosenTarget, cluster: str, line: str, names: str = ALL_NODES
 ) -> Mapping[str, Completed | GpuctlError]:
-    """Run the shell line on all nodes at once; return one entry per node name, in rank order.
+    """Run the shell line on the nodes at once; return an entry for each name, in their order.
 
-    Raises NodeError if no node could be asked, InputError for an unknown cluster.
+    `names` is folded: `node3`, `node[0-3,5]`, or `all` for the nodes in rank order. Raises
+    NodeError if no node could be asked, InputError for an unknown cluster or node.
     """
     inventory = chosen.cluster_store(cluster).inventory(cluster)
+    nodes = named_nodes(inventory, names)
     folder = str(inventory.folder)
     try:
         connection = dial.dial(folder, inventory.model_dump(mode="json"))
-        answers = dial.run_everywhere(connection, line)
+        answers = dial.run_on(connection, [node.name for node in nodes], line)
     except dial.BrokerLost:
         raise broker_lost(cluster, folder) from None
     except OSError as error:
         raise no_broker(folder, error) from error
     if failure := error_of(answers):
         raise failure
-    return {node.name: parse_answer(answers[node.name]) for node in inventory.nodes}
+    return {node.name: parse_answer(answers[node.name]) for node in nodes}
+
+
+def terminal_command(chosen: ChosenTarget, cluster: str, line: str, names: str) -> list[str]:
+    """Return the command of OpenSSH that runs the shell line in a terminal, on one node.
+
+    Of all nodes, that is the first. Raises InputError for several, and for an unknown one.
+    """
+    inventory = chosen.cluster_store(cluster).inventory(cluster)
+    nodes = named_nodes(inventory, names)
+    if names == ALL_NODES:
+        nodes = nodes[:1]
+    if len(nodes) != 1:
+        raise InputError(
+            f"a terminal is on one node; '{names}' has {len(nodes)}",
+            f"write `--node {nodes[0].name}`, or leave `-t` out",
+        )
+    return login.ssh_command(chosen, cluster, nodes[0].name, [line], options=["-t"])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cli.options import chosen_target, output
+from cli.render.text_table import bar
 from config import duration
 from config.errors import InputError
 from config.quantities import money
@@ -23,12 +24,14 @@ def cost(
     context: typer.Context,
     since: Annotated[str, typer.Option(metavar="AGE", help="How far back: 12h, 30d.")] = "30d",
     by: Annotated[
-        Literal["cluster", "run", "tag"], typer.Option(help="A line for each of these.")
+        Literal["cluster", "run", "tag", "user", "month"],
+        typer.Option(help="A line for each of these."),
     ] = "cluster",
 ) -> None:
     """Show what this machine's clusters have cost at list prices.
 
     $ gpuctl cost --since 7d
+    $ gpuctl cost --by month --since 365d
     $ gpuctl cost --by tag --json
     """
     chosen, out = chosen_target(context), output(context)
@@ -53,13 +56,14 @@ def _lines(costs: "Costs", out: "Output") -> "Iterator[str]":
         yield f"No cluster existed since {costs.since:%Y-%m-%d %H:%M} UTC."
         return
     is_run = costs.by == "run"
-    head = (costs.by.upper(), *(("CLUSTER",) if is_run else ()), "NODE HOURS", "COST")
+    head = (costs.by.upper(), *(("CLUSTER",) if is_run else ()), "NODE HOURS", "COST", "SHARE")
     cells = (
         (
             row.name,
             *((row.cluster,) if is_run else ()),
             f"{row.hours:,.1f}",
             money(row.cost_usd),
+            bar(row.cost_usd / costs.total_usd if row.cost_usd and costs.total_usd else None),
         )
         for row in costs.rows
     )

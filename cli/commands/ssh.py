@@ -1,13 +1,12 @@
 """`gpuctl ssh CLUSTER [NODE]`: a shell on a node, host keys pinned."""
 
-import os
 from typing import Annotated
 
 import typer
 
+from cli import openssh
 from cli.arguments import ClusterArgument, NodeArgument
 from cli.options import chosen_target
-from config.errors import InputError
 from operations import login
 
 
@@ -28,10 +27,4 @@ def ssh(
     $ gpuctl ssh demo node1
     $ gpuctl ssh demo node0 -- -N -L 8265:10.0.0.5:8265
     """
-    words = login.ssh_command(chosen_target(context), cluster, node, command or ())
-    try:
-        os.execvp(words[0], words)  # noqa: S606
-    except FileNotFoundError:
-        raise InputError(
-            "the program `ssh` is not installed", "apt-get install -y openssh-client"
-        ) from None
+    openssh.become(login.ssh_command(chosen_target(context), cluster, node, command or ()))

@@ -38,4 +38,11 @@ def ssh_config(
     login.write_hosts(hosts)
     names, settings = list(hosts.names), str(hosts.settings)
     document = {"file": str(hosts.file), "config": settings, "hosts": names}
-    out.show(document, [f"{hosts.file} has {', '.join(names)}: try `ssh {names[0]}`"])
+    host = f"ssh-remote+{names[0]}"
+    out.show(
+        document,
+        [
+            f"{hosts.file} has {', '.join(names)}: try `ssh {names[0]}`",
+            f"VS Code and Cursor: `code --remote {host} DIR`, `cursor --remote {host} DIR`",
+        ],
+    )

@@ -1,5 +1,6 @@
 """Tables of text that fit the terminal."""
 
+import math
 from collections.abc import Iterable, Sequence
 from io import StringIO
 
@@ -8,6 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.terminal import shown
+
+_BAR = 6
+_EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def table_lines(
@@ -29,3 +33,13 @@ def table_lines(
     console = Console(file=text, width=width or 10_000, color_system=None)
     console.print(drawn)
     return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def bar(part: float | None) -> str:
+    """Return a part of 1 as a small bar with its percentage: `███    50 %`; `-` if unknown."""
+    if part is None:
+        return "-"
+    eighths = math.ceil(min(1.0, max(0.0, part)) * _BAR * 8)
+    full, rest = divmod(eighths, 8)
+    drawn = "█" * full + (_EIGHTHS[rest] if rest else "")
+    return f"{drawn:<{_BAR}} {part * 100:3.0f} %"

@@ -1,9 +1,9 @@
 """What runs use, as tables with small bars and as JSON."""
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cli.render.text_table import bar
 from config.folded_names import fold
 from config.quantities import elapsed, money, size
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 STALE_S = 20.0
 """A sample that is older is marked with its age: the node may be lost."""
-_BAR = 6
-_EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def document(clusters: "Sequence[ClusterUsage]") -> list[dict[str, Any]]:
@@ -115,16 +113,6 @@ def _gpu(gpu: "GpuUsage") -> tuple[str, ...]:
         errors,
         _both(gpu.nvlink_received_bytes_s, gpu.nvlink_sent_bytes_s),
     )
-
-
-def bar(part: float | None) -> str:
-    """Return a part of 1 as a small bar with its percentage: `███    50 %`; `-` if unknown."""
-    if part is None:
-        return "-"
-    eighths = math.ceil(min(1.0, max(0.0, part)) * _BAR * 8)
-    full, rest = divmod(eighths, 8)
-    drawn = "█" * full + (_EIGHTHS[rest] if rest else "")
-    return f"{drawn:<{_BAR}} {part * 100:3.0f} %"
 
 
 def rate(amount: float | None) -> str:

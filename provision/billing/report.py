@@ -1,18 +1,18 @@
-"""The cost of a time, by cluster, by run or by tag: computed from what clusters and runs cost."""
+"""The cost of a time, by cluster, run, tag, user or month: from what clusters and runs cost."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from provision.billing.ledger import ClusterCost
 
-By = Literal["cluster", "run", "tag"]
+By = Literal["cluster", "run", "tag", "user", "month"]
 
 NO_RUN = "(no run)"
 """What a cluster cost while a node had no run: set-up, idling, access, and removal."""
 
-NO_TAG = "(no tag)"
+NO_TAG, NO_OWNER = "(no tag)", "(no owner)"
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RunTime:
 
 @dataclass(frozen=True)
 class Spending:
-    """What a cluster, a run or a tag cost within a time.
+    """What a cluster, a run, a tag, a user or a month cost within a time.
 
     `cost_usd` is None if a price is not known. `hours` are those of its nodes together. `sources`
     are where the prices are from, with their dates.
@@ -48,10 +48,10 @@ def spending(
     now: datetime,
     by: By,
 ) -> tuple[Spending, ...]:
-    """Return what was spent from `since` until `now`, most first.
+    """Return what was spent from `since` until `now`: most first, months in their order.
 
     By tag, a cluster with several tags counts for each. By run, what no run used is a row for each
-    cluster.
+    cluster. The user is a cluster's owner. Months are those of UTC: `2026-11`.
     """
     rows: list[Spending] = []
     for cluster in clusters:
@@ -61,10 +61,16 @@ def spending(
             rows.append(whole)
         elif by == "tag":
             rows += _by_tag(cluster, whole)
+        elif by == "user":
+            rows.append(replace(whole, name=cluster.owner or NO_OWNER, cluster=""))
+        elif by == "month":
+            rows += _by_month(cluster, since, now)
         else:
             rows += _by_run(cluster, whole, runs, since, now)
-    if by == "tag":
+    if by in ("tag", "user", "month"):
         rows = _sums(rows)
+    if by == "month":
+        return tuple(sorted(rows, key=lambda row: row.name))
     return tuple(sorted(rows, key=lambda row: (-(row.cost_usd or 0.0), row.name, row.cluster)))
 
 
@@ -96,6 +102,20 @@ def _of_cluster(cluster: ClusterCost, since: datetime, now: datetime) -> Spendin
 def _by_tag(cluster: ClusterCost, whole: Spending) -> list[Spending]:
     names = [f"{tag}={value}" for tag, value in sorted(cluster.tags.items())] or [NO_TAG]
     return [Spending(name, "", whole.hours, whole.cost_usd, whole.sources) for name in names]
+
+
+def _by_month(cluster: ClusterCost, since: datetime, now: datetime) -> list[Spending]:
+    """Return a row for each month of UTC in which the cluster existed within the time."""
+    rows = []
+    begin = max(cluster.began, since).astimezone(UTC)
+    while begin < min(cluster.ended or now, now):
+        first = begin.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        end = (first + timedelta(days=32)).replace(day=1)
+        part = _of_cluster(cluster, begin, min(end, now))
+        if part is not None:
+            rows.append(replace(part, name=f"{begin:%Y-%m}", cluster=""))
+        begin = end
+    return rows
 
 
 def _sums(parts: Sequence[Spending]) -> list[Spending]:

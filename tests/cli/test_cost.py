@@ -23,10 +23,12 @@ def kept(target: Target) -> None:
 def test_clusters_and_their_sum_are_printed(remembered: Target) -> None:
     kept(remembered)
     shown = CliRunner().invoke(app, ["cost"]).stdout.splitlines()
-    assert shown[0].split() == ["CLUSTER", "NODE", "HOURS", "COST"]
-    assert shown[1].split() == ["demo", "(aaaa)", "6.0", "$30.00"]
+    assert shown[0].split() == ["CLUSTER", "NODE", "HOURS", "COST", "SHARE"]
+    assert shown[1].split() == ["demo", "(aaaa)", "6.0", "$30.00", "██████", "100", "%"]
     assert shown[2].startswith("Since ")
     assert ": about $30.00 on demand" in shown[2]
+    (owner,) = CliRunner().invoke(app, ["cost", "--by", "user"]).stdout.splitlines()[1:-1]
+    assert owner.split() == ["(no", "owner)", "6.0", "$30.00", "██████", "100", "%"]
 
 
 def test_runs_are_taken_from_the_history(remembered: Target) -> None:

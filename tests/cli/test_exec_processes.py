@@ -1,11 +1,16 @@
 """`gpuctl exec CLUSTER -- CMD` as a process: what it does, and what it imports."""
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,3 +140,49 @@ def test_commands_that_open_no_connection_import_no_ssh(command: list[str], tmp_
 def test_faults_are_set_without_the_labs_api(command: list[str], tmp_path: Path) -> None:
     _, imported = modules(tmp_path, "lab", "fault", *command)
     assert "moto" not in imported
+
+
+def in_terminal(home: Path, *arguments: str) -> tuple[int, str]:
+    """The exit code of the command and what a terminal of 80 columns shows of it."""
+    ours, theirs = pty.openpty()
+    size = struct.pack("HHHH", 24, 80, 0, 0)
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, size)
+    with subprocess.Popen(
+        [sys.executable, "-m", "gpuctl", *arguments],
+        cwd=ROOT, env=environment(home), stdin=theirs, stdout=theirs, stderr=theirs,
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # EIO: the process has closed its side
+            while data := os.read(ours, 4096):
+                shown += data
+        process.wait(60)
+    os.close(ours)
+    return process.returncode, shown.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("option", ["-it", "-t", "--tty"])
+def test_a_command_has_a_terminal_on_one_node(cluster: Site, tmp_path: Path, option: str) -> None:
+    line = "test -t 0 && test -t 1 && stty size; exit 7"
+    assert in_terminal(tmp_path, "exec", option, "demo", "--", line) == (7, "24 80\n")
+
+
+def test_a_terminal_is_on_the_node_that_is_named(cluster: Site, tmp_path: Path) -> None:
+    code, _, stderr = gpuctl(tmp_path, "exec", "-it", "demo", "--node", "node[0-1]", "--", "sh")
+    assert (code, stderr) == (
+        2,
+        "gpuctl: error: a terminal is on one node; 'node[0-1]' has 2;"
+        " write `--node node0`, or leave `-t` out\n",
+    )
+    cluster.nodes[0].stop()
+    code, _ = in_terminal(tmp_path, "exec", "-it", "demo", "--node", "node1", "--", "exit 9")
+    assert code == 9
+
+
+def test_a_command_is_run_on_the_nodes_that_are_named(cluster: Site, tmp_path: Path) -> None:
+    for names, shown in (("node1", "node1"), ("node[0-1]", "node[0-1]"), ("all", "node[0-1]")):
+        done = gpuctl(tmp_path, "exec", "--node", names, "demo", "--", "echo", "here")
+        assert done == (0, f"--- {shown}\nhere\n", "")
+    assert gpuctl(tmp_path, "exec", "demo", "--node", "node[1-2]", "--", "true") == (
+        2, "", "gpuctl: error: cluster demo has no 'node2'; it has node[0-1], all\n",
+    )  # fmt: skip

@@ -29,7 +29,11 @@ def test_hosts_are_added_once_and_removed(home: Path) -> None:
     assert not (home / ".ssh").exists()
     done = CliRunner().invoke(app, ["ssh-config", "demo", "--yes"])
     names = "demo-node0, demo-node1, demo-bastion"
-    assert done.output == f"{hosts_file('demo')} has {names}: try `ssh demo-node0`\n"
+    assert done.output == (
+        f"{hosts_file('demo')} has {names}: try `ssh demo-node0`\n"
+        "VS Code and Cursor: `code --remote ssh-remote+demo-node0 DIR`,"
+        " `cursor --remote ssh-remote+demo-node0 DIR`\n"
+    )
     assert user_config().read_text() == f"{line}\n"
     # The line is there now: nobody is asked.
     again = CliRunner().invoke(app, ["ssh-config", "demo", "--json"])

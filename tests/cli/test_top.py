@@ -9,7 +9,8 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from cli.output import Output
-from cli.render.top import bar, rate
+from cli.render.text_table import bar
+from cli.render.top import rate
 from config.errors import InputError, NodeError
 from config.target import Target
 from engine.analysis.metrics.live import LiveRun

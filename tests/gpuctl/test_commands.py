@@ -102,6 +102,7 @@ OPTIONS_WITHOUT_PARAMETER = {
     "ps watch": "a loop",
     "status watch": "a loop",
     "attach since": "each event has its time",
+    "exec terminal": "a program has its own terminal: Cluster.ssh_command",
     "logs grep": "a condition on the lines",
     "logs rank": "a condition on the lines",
     "logs since": "a condition on the lines",

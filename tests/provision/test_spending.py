@@ -1,6 +1,6 @@
-"""What was spent in a time, by cluster, run and tag: arithmetic on what is kept."""
+"""What was spent in a time, by cluster, run, tag, user and month: arithmetic on what is kept."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,15 @@ import pytest
 
 from config.target import Target
 from provision.billing.ledger import ClusterCost, cluster_costs, keep
-from provision.billing.report import NO_RUN, NO_TAG, RunTime, Spending, spending, total_usd
+from provision.billing.report import (
+    NO_OWNER,
+    NO_RUN,
+    NO_TAG,
+    RunTime,
+    Spending,
+    spending,
+    total_usd,
+)
 from provision.state.store import ClusterStore
 from tests.provision.test_ownership import with_id
 from tests.provision.test_record import a_record
@@ -81,6 +89,40 @@ def test_tags_are_summed_and_none_is_a_row_too() -> None:
         row("team=ml", 64, 640, ""),
         row(NO_TAG, 32, 320, ""),
         row("project=x", 32, 320, ""),
+    )
+
+
+def test_owners_are_summed() -> None:
+    found = spending(
+        [cluster(), cluster("b"), cluster("c", owner="bo", ended=6), cluster("d", owner="")],
+        [],
+        SINCE,
+        NOW,
+        "user",
+    )
+    assert found == (row("ann", 64, 640, ""), row(NO_OWNER, 32, 320, ""), row("bo", 16, 320, ""))
+
+
+def test_months_are_in_their_order_and_have_the_part_of_a_cluster_in_each() -> None:
+    begin = datetime(2026, 10, 31, 22, tzinfo=UTC)  # two hours before November, UTC
+    end = datetime(2026, 12, 1, 1, tzinfo=UTC)
+    hours = 2 + 30 * 24 + 1
+    one = cluster(cost_usd=float(hours)).model_copy(update={"began": begin, "ended": end})
+    later = end + timedelta(days=40)
+    assert spending([one], [], begin - timedelta(days=300), later, "month") == (
+        row("2026-10", 2 * 4, 2, ""),
+        row("2026-11", 720 * 4, 720, ""),
+        row("2026-12", 4, 1, ""),
+    )
+    assert spending([one], [], datetime(2026, 11, 30, tzinfo=UTC), later, "month") == (
+        row("2026-11", 24 * 4, 24, ""),
+        row("2026-12", 4, 1, ""),
+    )
+    # A month's first hours in another zone are the month before in UTC.
+    lives = cluster(ended=None).model_copy(update={"began": begin})
+    east = begin.astimezone(timezone(timedelta(hours=5)))
+    assert spending([lives], [], east, begin + timedelta(hours=1), "month") == (
+        row("2026-10", 4, 41, ""),
     )
 
 
