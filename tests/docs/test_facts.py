@@ -91,7 +91,7 @@ def _symptoms() -> list[str]:
 @pytest.mark.parametrize("symptom", _symptoms())
 def test_a_symptom_is_a_message_of_gpuctl(symptom: str) -> None:
     """Every piece between `…` is in one of the code's texts."""
-    pieces = [piece.strip(" :`") for piece in symptom.split("…")]
+    pieces = [piece.strip(" :;`") for piece in symptom.split("…")]
     long = [piece for piece in pieces if len(piece) > 3]
     assert long
     missing = [piece for piece in long if not any(piece in text for text in _texts())]
