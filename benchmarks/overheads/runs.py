@@ -40,7 +40,7 @@ def rows(site: Site) -> list[Row]:
 
 def every_node(nodes: int) -> Callable[[str], bool]:
     """Return a test that is true at the line with which every node has printed one."""
-    missing = {f"[{rank}]" for rank in range(nodes)}
+    missing = {f"[node{rank}]" for rank in range(nodes)}
 
     def seen(line: str) -> bool:
         missing.discard(line.partition(" ")[0])

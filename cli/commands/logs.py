@@ -15,6 +15,9 @@ from operations import run_log
 def logs(
     context: typer.Context,
     run: LatestRunArgument = None,
+    node: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Only these nodes: node0, node[2-5].")
+    ] = None,
     rank: Annotated[
         str | None, typer.Option(metavar="RANKS", help="Only these ranks: 0,8-15.")
     ] = None,
@@ -30,18 +33,18 @@ def logs(
     folds: FoldOption = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
 ) -> None:
-    """Print the output of a run by rank, also when it is over.
+    """Print the output of a run by node, also when it is over.
 
     It is what a client of this machine has received: --follow receives the rest. It is there after
     the cluster is gone; with a team's bucket (`backend`) also that of a colleague's run. With
-    --json every line of output is one JSON object: time, rank, stream, text.
+    --json every line of output is one JSON object: time, rank, stream, text, node.
 
     $ gpuctl logs
-    $ gpuctl logs nccl-tests --rank 1 -f
+    $ gpuctl logs nccl-tests --node node1 -f
     $ gpuctl logs --rank 0,8-15 --since 10m --grep 'loss|error' --tail 100
     """
     chosen, out = chosen_target(context), output(context)
-    lines = log_filter.line_filter(rank, since, grep)
+    lines = log_filter.line_filter(node, rank, since, grep)
     record = chosen_run(chosen, run, out)
     run_log.check_kept(chosen, record)
     view = log_view.LogView(lines, out, record.nodes, folds, tail)

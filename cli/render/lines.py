@@ -1,4 +1,4 @@
-"""Lines of ranks on the terminal: prefixes, equal lines folded, progress bars in place."""
+"""Lines of a run on the terminal: prefixes, equal lines folded, progress bars in place."""
 
 import asyncio
 import sys
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from cli.render import rank_tags
 from cli.terminal import COLOUR
 from config.folded_names import fold
 from config.quantities import size
@@ -18,24 +19,34 @@ if TYPE_CHECKING:
     from engine.contract.head_events import OutputDropped
     from operations.run_events import Line
 
-_COLORS = (36, 33, 32, 35, 34, 31)  # of the prefixes, by rank
+_COLORS = (36, 33, 32, 35, 34, 31)  # of the prefixes, by node, or by the rank of a tag
 _RESET = "\033[0m"
 FOLD_S = 1.0
 """Seconds to wait for the same line of other ranks."""
 
 
 class LineView:
-    """Prints lines of `nodes` ranks on stdout; `folds` prints equal lines of many ranks once."""
+    """Prints lines on stdout, each after its node's name, or after the rank of a launcher's tag.
 
-    def __init__(self, out: "Out", nodes: int, folds: bool = False) -> None:
-        self._out, self._nodes = out, nodes
+    `names` are those of the nodes, in the order of their numbers in the run. `folds` prints equal
+    lines of many nodes once.
+    """
+
+    def __init__(self, out: "Out", names: Sequence[str], folds: bool = False) -> None:
+        self._out = out
+        self.use_names(names)
         self._has_color = out.has_color
-        self._prefixes: dict[int, str] = {}
-        self._folds = Folding(nodes) if folds else None
+        self._folds = Folding(len(names)) if folds else None
         self._timer: asyncio.TimerHandle | None = None
         # A state is rewritten in place, which only a terminal can.
         self._shows_states = not out.as_json and not out.is_quiet and sys.stdout.isatty()
         self._has_state = False
+
+    def use_names(self, names: Sequence[str]) -> None:
+        """Use these names from now on: another attempt may have other nodes."""
+        self._names = names
+        self._width = max(map(len, names), default=0)
+        self._prefixes: dict[int, str] = {}
 
     def show(self, lines: Sequence["Line"]) -> None:
         """Print the lines; folded ones when no other rank can join them any more."""
@@ -49,12 +60,14 @@ class LineView:
         self._print_later()
 
     def show_text(self, rank: int, text: str) -> bool:
-        """Print whole lines of a rank at once; return False, with nothing done, if it cannot.
+        """Print whole lines of a node at once; return False, with nothing done, if it cannot.
 
-        It can print lines that reach the terminal as they are: without folding, colours and
+        It can print lines that reach the terminal as they are: without folding, tags, colours and
         carriage returns.
         """
-        if self._folds is not None or not text.replace("\n", "").isprintable():
+        if self._folds is not None or rank_tags.MARK in text:
+            return False
+        if not text.replace("\n", "").isprintable():
             return False
         prefix = self._prefix((rank,))
         self.clear()
@@ -62,7 +75,7 @@ class LineView:
         return True
 
     def show_state(self, rank: int, text: str) -> None:
-        """Show a rank's unfinished line in the last row, until something else is printed."""
+        """Show a node's unfinished line in the last row, until something else is printed."""
         if not self._shows_states or not text:
             return
         self._out.rewrite(self._prefix((rank,)) + text)
@@ -84,17 +97,22 @@ class LineView:
         for ranks, text in groups:
             # A line whose colour does not end must not colour the lines of others.
             end = _RESET if "\033[" in text and COLOUR.search(text) else ""
-            rows.append(f"{self._prefix(ranks)}{text}{end}")
+            tagged, rest = rank_tags.split_tag(text)
+            if tagged is None:
+                prefix = self._prefix(ranks)
+            else:
+                prefix = self._colored(f"[rank {tagged}] ", _COLORS[tagged % len(_COLORS)])
+            rows.append(f"{prefix}{rest}{end}")
         if rows:
             self.clear()
             self._out.say("\n".join(rows))
 
     def _prefix(self, ranks: Sequence[int]) -> str:
         if len(ranks) > 1:
-            return self._colored(f"{fold(map(str, ranks))} ", 1)
+            return self._colored(f"{fold(node_name(self._names, rank) for rank in ranks)} ", 1)
         (rank,) = ranks
         if rank not in self._prefixes:
-            text = f"[{rank:>{len(str(self._nodes - 1))}}] "
+            text = f"[{node_name(self._names, rank)}]".ljust(self._width + 3)
             self._prefixes[rank] = self._colored(text, _COLORS[rank % len(_COLORS)])
         return self._prefixes[rank]
 
@@ -116,6 +134,11 @@ class LineView:
         self._timer = None
         self._print(self._folds.due(time.monotonic()))
         self._print_later()
+
+
+def node_name(names: Sequence[str], rank: int) -> str:
+    """Return the name of the node with this number in the run; a node may send a wrong number."""
+    return names[rank] if rank < len(names) else f"rank {rank}"
 
 
 class Folding:

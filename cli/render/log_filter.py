@@ -1,4 +1,4 @@
-"""The lines of a run that `gpuctl logs` shows: some ranks, a time, a pattern, the last lines."""
+"""The lines of a run that `gpuctl logs` shows: some nodes or ranks, a time, a pattern, the last."""
 
 import asyncio
 import re
@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cli.render import rank_tags
 from cli.terminal import COLOUR
 from config import duration
 from config.errors import InputError
+from config.folded_names import expand, fold
 
 if TYPE_CHECKING:
     from operations.run_events import Line
@@ -22,24 +24,46 @@ QUIET_S = 0.5
 
 @dataclass(frozen=True)
 class LineFilter:
-    """The conditions on a line: one of `ranks`, a time from `since` on, a match of `pattern`."""
+    """The conditions on a line: of `nodes`, of `ranks`, a time from `since` on, a `pattern`.
 
+    A line without a launcher's tag counts as of the rank that is its node's number in the run.
+    """
+
+    nodes: frozenset[str] | None = None
     ranks: frozenset[int] | None = None
     since: float = 0.0
     pattern: re.Pattern[str] | None = None
 
-    def has(self, rank: int, moment: float) -> bool:
-        """Return whether output of that rank and time is wanted."""
-        return moment >= self.since and (self.ranks is None or rank in self.ranks)
+    @property
+    def takes_all_of_a_node(self) -> bool:
+        """Return whether every line of a node is wanted, whatever is in it."""
+        return self.ranks is None and self.pattern is None
 
-    def matches(self, text: str) -> bool:
-        """Return whether the text, without its colours, has the pattern."""
+    def has(self, node: str, moment: float) -> bool:
+        """Return whether output of that node and time is wanted."""
+        return moment >= self.since and (self.nodes is None or node in self.nodes)
+
+    def matches(self, line: "Line") -> bool:
+        """Return whether the line is of the ranks, and its text without colours has the pattern."""
+        rank, text = rank_tags.split_tag(line.text)
+        if self.ranks is not None and (line.rank if rank is None else rank) not in self.ranks:
+            return False
         return self.pattern is None or bool(self.pattern.search(COLOUR.sub("", text)))
 
+    def check_nodes(self, names: Sequence[str]) -> None:
+        """Raise InputError if the run, which has the nodes `names`, does not have all `nodes`."""
+        if missing := (self.nodes or frozenset()).difference(names):
+            raise InputError(
+                f"--node: the run has no {fold(missing)}", f"its nodes are {fold(names)}"
+            )
 
-def line_filter(ranks: str | None, since: str | None, pattern: str | None) -> LineFilter:
+
+def line_filter(
+    nodes: str | None, ranks: str | None, since: str | None, pattern: str | None
+) -> LineFilter:
     """Return the options as a value; InputError names a wrong one."""
     return LineFilter(
+        None if nodes is None else frozenset(expand(nodes)),
         None if ranks is None else parse_ranks(ranks),
         0.0 if since is None else time.time() - _age(since),
         None if pattern is None else _pattern(pattern),

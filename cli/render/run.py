@@ -1,16 +1,16 @@
-"""A run on the terminal: the ranks' output live, tables of results at the end."""
+"""A run on the terminal: the nodes' output live, tables of results at the end."""
 
 import sys
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cli.render.lines import LineView, dropped_lines
+from cli.render.lines import LineView, dropped_lines, node_name
 from cli.render.tables import table_lines
 from cli.render.top import idle_text
 from config.folded_names import fold
 from config.quantities import elapsed, money
-from engine.contract.event import Event
+from engine.contract.event import Event, NodeEvent
 from engine.contract.head_events import (
     AttemptEnded,
     AttemptStarted,
@@ -82,7 +82,7 @@ class RunView:
         self._inventory = inventory
         self._names = [node.name for node in plan.nodes]
         self._out = out
-        self._view = LineView(out, len(plan.nodes), folds)
+        self._view = LineView(out, self._names, folds)
         self._tables = run_events.TableCollector()
         self._lines = run_events.WholeLines()
         self._ranks: dict[int, int] = {}
@@ -139,7 +139,7 @@ class RunView:
             if isinstance(event, (RunFinished, AttemptEnded)):
                 self._end_attempt(event)
             self._use_nodes(event)
-            self._out.note(f"-- {event_text(event)}")
+            self._out.note(f"-- {event_text(event, self._names)}")
 
     def skip(self, event: Event) -> None:
         """Take an event into account that is not to be printed: `end` prints its tables."""
@@ -150,6 +150,7 @@ class RunView:
         """Use the attempt's names of ranks: it may have other nodes than the one before."""
         if isinstance(event, AttemptStarted) and event.nodes:
             self._names = [node.name for node in event.nodes]
+            self._view.use_names(self._names)
 
     def _end_attempt(self, event: Event) -> None:
         """Print what is left of the attempt's output; after the last one, the proofs."""
@@ -191,7 +192,7 @@ class RunView:
         self._out.note(f"Next: `gpuctl logs {run_id}`, `gpuctl report {run_id}`")
 
     def _name(self, rank: int) -> str:
-        return self._names[rank]
+        return node_name(self._names, rank)
 
     def _idle_text(self, event: GpusIdle) -> str:
         idle = run_events.idle_cost_of(event, self._name(event.rank), self._inventory)
@@ -242,7 +243,7 @@ class RunView:
 
 
 def verdict(result: "RunResult") -> list[str]:
-    """Return how the run ended; of a failure also the first failed rank and its last lines."""
+    """Return how the run ended; of a failure also the last lines of the node that failed first."""
     took = f"{(result.ended - result.started).total_seconds():.1f}s"
     tries = f" and {result.attempts} attempts" if result.attempts > 1 else ""
     head = f"Run {result.run_id}: {result.status} in {took}{tries}, exit code {result.exit_code}"
@@ -252,7 +253,7 @@ def verdict(result: "RunResult") -> list[str]:
     lines = [*warnings, f"{head}: {result.reason}"]
     lines += followed_lines(result.followed)
     if result.last_lines:
-        lines.append(f"Last lines of rank {result.first_failed_rank}:")
+        lines.append(f"Last lines of {result.first_failed_node or 'the node that failed'}:")
         lines += [f"  {line}" for line in result.last_lines]
     return lines
 
@@ -285,7 +286,7 @@ def interruption(event: NodeInterrupted, name: str) -> str:
         left = max(0.0, end.timestamp() - event.time)
         when = f"{end:%H:%M:%S} UTC, in {elapsed(left)}"
     return (
-        f"rank {event.rank}: AWS takes {name}'s spot instance back: {event.action} at {when};"
+        f"AWS takes {name}'s spot instance back: {event.action} at {when};"
         " the run fails then, unless it ends before"
     )
 
@@ -298,24 +299,25 @@ def _beginning(event: "FirstEvent") -> str:
     return f"run {event.run_id} waits at place {event.place} of the queue{behind}"
 
 
-def event_text(event: Event) -> str:
-    """Return the event in words."""
+def event_text(event: Event, names: Sequence[str]) -> str:
+    """Return the event in words; `names` are those of the nodes, by their numbers in the run."""
+    name = node_name(names, event.rank) if isinstance(event, NodeEvent) else ""
     match event:
         case RunQueued() | RunStarted():
             text = _beginning(event)
         case NodeExited():
-            text = f"rank {event.rank} exited with code {event.exit_code}"
+            text = f"{name} exited with code {event.exit_code}"
         case NodeUnreachable():
-            text = f"rank {event.rank} cannot be reached: {event.reason}"
+            text = f"{name} cannot be reached: {event.reason}"
         case NodeAnswersAgain():
-            text = f"rank {event.rank} answers again, after a silence of {event.silence_s:.0f} s"
+            text = f"{name} answers again, after a silence of {event.silence_s:.0f} s"
         case DiskFull():
-            text = f"rank {event.rank}: {event.text}; the job goes on"
+            text = f"{name}: {event.text}; the job goes on"
         case NodeStopped() | NodeLost() | NodeGone():
             what = event.kind.removeprefix("node_")
-            text = f"rank {event.rank} {what}: {event.reason}".removesuffix(": ")
+            text = f"{name} {what}: {event.reason}".removesuffix(": ")
         case NodePrepared() | NodeStarted() | NodeReady():
-            text = f"rank {event.rank} {event.kind.removeprefix('node_')}"
+            text = f"{name} {event.kind.removeprefix('node_')}"
         case CaseStarted():
             text = progress(event)
         case RunFinished():

@@ -40,9 +40,9 @@ def test_works_take_turns_and_the_best_of_each_counts() -> None:
 
 def test_the_slowest_node_and_the_last_rank_are_waited_for() -> None:
     seen = every_node(2)
-    assert [seen(line) for line in ("[1] a\n", "[1] b\n", "-- rank 0\n", "[0] a\n")] == [
+    assert [seen(line) for line in ("[node1] a\n", "[node1] b\n", "-- node0\n", "[node0] a\n")] == [
         False, False, False, True,
     ]  # fmt: skip
     seen = lines_of_date(2)
-    date = "[0] Sun Nov 22 08:43:54 UTC 2026\n"
+    date = "[node0] Sun Nov 22 08:43:54 UTC 2026\n"
     assert [seen(line) for line in (date, "-- all ranks\n", date)] == [False, False, True]

@@ -251,13 +251,13 @@ def test_detached_attached_killed_and_attached_again_every_line_is_there_once(
     go = tmp_path / "go"
     name = detached(f"seq 1 400; until test -e {go}; do sleep 0.1; done; seq 401 800")
     with client("attach", name) as first:
-        first.read_until("[1] 250\n")
+        first.read_until("[node1] 250\n")
         first.process.kill()
     with client("attach", name) as second:
-        second.read_until("[0] 400\n")
+        second.read_until("[node0] 400\n")
         go.touch()
         assert second.end() == 0, second.text
-    wanted = Counter(f"[{rank}] {n}" for rank in (0, 1) for n in range(1, 801))
+    wanted = Counter(f"[node{rank}] {n}" for rank in (0, 1) for n in range(1, 801))
     for text in (second.text, gpuctl("logs", name).stdout, gpuctl("attach", name).stdout):
         assert Counter(line for line in text.splitlines() if line.startswith("[")) == wanted
     verdict, goes_on, following = second.text.splitlines()[-3:]
@@ -278,11 +278,11 @@ def test_logs_say_what_they_lack_while_a_run_goes_on_and_when_its_head_is_gone(
 ) -> None:
     name = detached("echo first; while sleep 0.2; do echo more; done")
     with client("attach", name) as first:
-        first.read_until("[1] more\n")
+        first.read_until("[node1] more\n")
         first.process.kill()
     kept = gpuctl("logs", name, "--rank", "1")
     assert kept.exit_code == 0
-    assert kept.stdout.splitlines()[:2] == ["[1] first", "[1] more"]
+    assert kept.stdout.splitlines()[:2] == ["[node1] first", "[node1] more"]
     assert kept.stderr == (
         f"gpuctl: run {name} is not over, and its newest output may be missing:"
         f" `gpuctl logs {name} -f` fetches it\n"
@@ -335,10 +335,10 @@ def test_since_leaves_out_what_is_older(cluster: Target, detached: Callable[...,
             events.append({**event, "time": event["time"] - hour, **text})
     journal.write_text("".join(f"{json.dumps(event)}\n" for event in events))
     recent = gpuctl("attach", name, "--since", "30m").stdout
-    assert "[0] new\n" in recent
-    assert "[0] 8 2 float" not in recent
+    assert "[node0] new\n" in recent
+    assert "[node0] 8 2 float" not in recent
     assert "busbw" in recent, "the table at the end is whole"
-    assert "[0] 8 2 float" in gpuctl("attach", name).stdout
+    assert "[node0] 8 2 float" in gpuctl("attach", name).stdout
     refused = gpuctl("attach", name, "--since", "soon")
     assert str(refused.exception) == (
         "--since is 'soon': it must be a whole number (at most 6 digits) and a unit: s, m, h or d"
@@ -378,7 +378,7 @@ def test_another_machine_finds_the_run_on_the_head(
     assert str(unknown.exception) == "there is no run train; no run was started yet"
     done = gpuctl("attach", "job")
     assert done.exit_code == 5
-    assert "[0] here" in done.stdout.splitlines()
+    assert "[node0] here" in done.stdout.splitlines()
     row = gpuctl("ps").stdout.splitlines()[1]
     assert row.split()[:6] == [name, "demo", "2", "failed", "1", "5"]
 
@@ -398,7 +398,7 @@ def test_ctrl_c_on_a_terminal_asks(
     file = tmp_path / "run.yaml"
     file.write_text("type: task\nname: job\nnodes: 2\ncommands: [echo up; sleep 1000]\n")
     with terminal() as (person, program), client("run", str(file), stdin=program) as it:
-        it.read_until("[1] up")
+        it.read_until("[node1] up")
         it.interrupt()
         it.read_until("[stop/detach]: ")
         os.write(person, typed.encode())
@@ -419,7 +419,7 @@ def test_ctrl_c_again_aborts(cluster: Target, tmp_path: Path) -> None:  # noqa: 
     slow = f"trap '{until}' TERM; echo up; sleep 1000 & wait"
     file.write_text(f"type: task\nname: job\nnodes: 2\ncommands: [{json.dumps(slow)}]\n")
     with terminal() as (_, program), client("run", str(file), stdin=program) as it:
-        it.read_until("[1] up")
+        it.read_until("[node1] up")
         it.interrupt()
         it.read_until("[stop/detach]: ")
         it.interrupt()
@@ -432,7 +432,7 @@ def test_ctrl_c_again_aborts(cluster: Target, tmp_path: Path) -> None:  # noqa: 
 def test_ctrl_c_twice_detaches_an_attached_client(detached: Callable[..., str]) -> None:
     name = detached("echo up; sleep 1000")
     with terminal() as (_, program), client("attach", name, stdin=program) as it:
-        it.read_until("[1] up")
+        it.read_until("[node1] up")
         it.interrupt()
         question = f"{name}: stop it, or detach and leave it running? Ctrl-C again detaches"
         it.read_until(f"{question} [stop/detach]: ")
@@ -448,7 +448,7 @@ def test_without_a_terminal_an_attached_client_detaches(
 ) -> None:
     name = detached("echo up; sleep 1000")
     with client("attach", name, *options) as it:
-        it.read_until("[1] up")
+        it.read_until("[node1] up")
         it.interrupt()
         assert it.end() == 130
     assert f"Run {name} goes on on cluster demo without this client." in it.text

@@ -14,6 +14,8 @@ from cli.render.lines import FOLD_S, Folding, LineView, dropped_lines
 from engine.agent.journal.lines import Line
 from engine.contract.head_events import DroppedOutput, OutputDropped
 
+PAIR = ["node0", "node1"]
+
 
 def line(rank: int, text: str, at: float = 0.0) -> Line:
     return Line(at, rank, "stdout", text)
@@ -71,13 +73,46 @@ def test_every_rank_keeps_its_lines_and_their_order(lines: list[Line]) -> None:
         assert shown == [one.text for one in lines if one.rank == rank]
 
 
-def test_folded_lines_have_their_ranks_in_front(capsys: pytest.CaptureFixture[str]) -> None:
-    view = LineView(Out(), 16, folds=True)
+def test_folded_lines_have_their_nodes_in_front(capsys: pytest.CaptureFixture[str]) -> None:
+    view = LineView(Out(), [f"node{n}" for n in range(16)], folds=True)
     view.show([line(rank, "NCCL ready") for rank in (0, 1, 2, 9)])
     view.show([line(3, "alone")])
     assert capsys.readouterr().out == ""
     view.rest()
-    assert capsys.readouterr().out == "[0-2,9] NCCL ready\n[ 3] alone\n"
+    assert capsys.readouterr().out == "node[0-2,9] NCCL ready\n[node3]  alone\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("[1,5]<stdout>:step 1", "[rank 5] step 1"),
+        ("[1,12][ip-10-0-0-4:311]<stderr>: step 1", "[rank 12] step 1"),
+        ("[prterun-ip-10-0-0-4-311@1,5]<stdout>: step 1", "[rank 5] step 1"),
+        ("[3]<stderr>:step 1", "[rank 3] step 1"),
+        ("[default5]:step 1", "[node1] [default5]:step 1"),  # torchrun's local rank
+        ("[5] step 1", "[node1] [5] step 1"),
+        ("see [1,5]<stdout>:", "[node1] see [1,5]<stdout>:"),
+    ],
+)
+def test_a_launchers_tag_is_the_rank_of_a_line(
+    text: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = LineView(Out(), PAIR)
+    view.show([line(1, text)])
+    if not view.show_text(1, text):
+        view.show([line(1, text)])
+    assert capsys.readouterr().out == f"{shown}\n" * 2
+
+
+def test_each_node_and_each_tagged_rank_has_one_colour(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    LineView(Out(), PAIR).show([line(0, "a"), line(1, "b"), line(0, "[1,1]<stdout>:c")])
+    assert capsys.readouterr().out == (
+        "\x1b[36m[node0] \x1b[0ma\n\x1b[33m[node1] \x1b[0mb\n\x1b[33m[rank 1] \x1b[0mc\n"
+    )
 
 
 def test_a_live_run_shows_what_waits() -> None:
@@ -86,21 +121,21 @@ def test_a_live_run_shows_what_waits() -> None:
             said.set_result(text)
 
     async def run() -> str:
-        LineView(Printed(), 2, folds=True).show([line(0, "alone")])
+        LineView(Printed(), PAIR, folds=True).show([line(0, "alone")])
         async with asyncio.timeout(30):
             return await said
 
     loop = asyncio.new_event_loop()
     said: asyncio.Future[str] = loop.create_future()
-    assert loop.run_until_complete(run()) == "[0] alone"
+    assert loop.run_until_complete(run()) == "[node0] alone"
     loop.close()
 
 
 def test_a_colour_ends_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
-    LineView(Out(), 2).show([line(0, "\x1b[31mred"), line(1, "plain")])
-    assert capsys.readouterr().out == "[0] \x1b[31mred\x1b[0m\n[1] plain\n"
-    LineView(Out(no_color=True), 2).show([line(0, "\x1b[31mred")])
-    assert capsys.readouterr().out == "[0] red\n"
+    LineView(Out(), PAIR).show([line(0, "\x1b[31mred"), line(1, "plain")])
+    assert capsys.readouterr().out == "[node0] \x1b[31mred\x1b[0m\n[node1] plain\n"
+    LineView(Out(no_color=True), PAIR).show([line(0, "\x1b[31mred")])
+    assert capsys.readouterr().out == "[node0] red\n"
 
 
 @pytest.mark.parametrize(
@@ -117,8 +152,8 @@ def test_a_colour_ends_with_its_line(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_job_cannot_act_on_the_terminal(
     attack: str, seen: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    LineView(Out(), 1).show([line(0, attack)])
-    assert capsys.readouterr().out == f"[0] {seen}\n"
+    LineView(Out(), ["node0"]).show([line(0, attack)])
+    assert capsys.readouterr().out == f"[node0] {seen}\n"
 
 
 def test_an_unfinished_line_is_in_the_last_row(
@@ -127,18 +162,18 @@ def test_an_unfinished_line_is_in_the_last_row(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((20, 5)))
-    view = LineView(Out(), 2)
+    view = LineView(Out(), PAIR)
     view.show_state(0, "50%")
     view.show_state(1, "\x1b[32m60%\x1b]0;x\x07 " + "#" * 40)
     view.show([line(0, "100%")])
     view.clear()
     assert capsys.readouterr().out == (
-        "\r\x1b[K[0] 50%\r\x1b[K[1] 60%^[]0;x^G ###\r\x1b[K[0] 100%\n"
+        "\r\x1b[K[node0] 50%\r\x1b[K[node1] 60%^[]0;x^G\r\x1b[K[node0] 100%\n"
     )
 
 
 def test_elsewhere_only_the_last_state_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    LineView(Out(), 2).show_state(0, "50%")
+    LineView(Out(), PAIR).show_state(0, "50%")
     assert capsys.readouterr().out == ""
 
 

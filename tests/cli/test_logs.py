@@ -41,11 +41,13 @@ def run_id(remembered: Target) -> str:
 @pytest.mark.parametrize(
     ("options", "lines"),
     [
-        ([], ["[0] one", "[1] two", "[0] three", "[1] four"]),
-        (["--rank", "0"], ["[0] one", "[0] three"]),
-        (["--rank", "1"], ["[1] two", "[1] four"]),
-        (["--rank", "1", "-f"], ["[1] two", "[1] four"]),
+        ([], ["[node0] one", "[node1] two", "[node0] three", "[node1] four"]),
+        (["--rank", "0"], ["[node0] one", "[node0] three"]),
+        (["--rank", "1"], ["[node1] two", "[node1] four"]),
+        (["--rank", "1", "-f"], ["[node1] two", "[node1] four"]),
         (["--rank", "2"], []),
+        (["--node", "node1"], ["[node1] two", "[node1] four"]),
+        (["--node", "node[0-1]", "--rank", "0"], ["[node0] one", "[node0] three"]),
     ],
 )
 def test_one_rank_or_all(run_id: str, options: list[str], lines: list[str]) -> None:
@@ -86,20 +88,28 @@ def printed(remembered: Target) -> Callable[..., list[str]]:
     return print_logs
 
 
-GAP = "[ 0] … 5.0 MiB of output"
+GAP = "[node0]  … 5.0 MiB of output"
 
 
 @pytest.mark.parametrize(
     ("options", "lines"),
     [
-        ("--rank 9,15", ["[ 9] start", "[ 9] \x1b[31merror: lo\x1b[0mst\x1b[0m", "[15] 100%"]),
-        ("--rank 0-8 --tail 3", ["[ 0] loss 2.0", "[ 0] done", GAP]),
-        ("--since 2m", ["[15] 100%", "[ 0] loss 2.0", "[ 0] done", GAP]),
+        (
+            "--rank 9,15",
+            ["[node9]  start", "[node9]  \x1b[31merror: lo\x1b[0mst\x1b[0m", "[node15] 100%", GAP],
+        ),
+        ("--rank 0-8 --tail 3", ["[node0]  loss 2.0", "[node0]  done", GAP]),
+        ("--since 2m", ["[node15] 100%", "[node0]  loss 2.0", "[node0]  done", GAP]),
         (
             "--grep lo[s]",
-            ["[ 0] loss 3.0", "[ 9] \x1b[31merror: lo\x1b[0mst\x1b[0m", "[ 0] loss 2.0", GAP],
+            [
+                "[node0]  loss 3.0",
+                "[node9]  \x1b[31merror: lo\x1b[0mst\x1b[0m",
+                "[node0]  loss 2.0",
+                GAP,
+            ],
         ),
-        ("--grep ^start --fold", ["[0,9] start", GAP]),
+        ("--grep ^start --fold", ["node[0,9] start", GAP]),
         ("--tail 0", []),
     ],
 )
@@ -184,8 +194,8 @@ def test_without_any_run_that_is_said(command: str, remembered: Target) -> None:
 def test_json_is_an_object_per_line(run_id: str) -> None:
     done = CliRunner().invoke(app, ["logs", run_id, "--rank", "1", "--json"])
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
-        {"time": 1.0, "rank": 1, "stream": "stdout", "text": "two"},
-        {"time": 1.0, "rank": 1, "stream": "stdout", "text": "four"},
+        {"time": 1.0, "rank": 1, "stream": "stdout", "text": "two", "node": "node1"},
+        {"time": 1.0, "rank": 1, "stream": "stdout", "text": "four", "node": "node1"},
     ]
     missing = f"the output of run {run_id} may be incomplete: for the test"
     assert done.stderr == f"gpuctl: {missing}\n"
@@ -197,9 +207,9 @@ def test_prefixes_have_a_colour_where_it_is_wanted(
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.delenv("NO_COLOR", raising=False)
     first = CliRunner().invoke(app, ["logs", run_id]).stdout.splitlines()[0]
-    assert first == "\033[36m[0] \033[0mone"
+    assert first == "\033[36m[node0] \033[0mone"
     first = CliRunner().invoke(app, ["logs", run_id, "--no-color"]).stdout.splitlines()[0]
-    assert first == "[0] one"
+    assert first == "[node0] one"
 
 
 def test_ps_lists_the_newest_runs_alone(remembered: Target) -> None:

@@ -87,7 +87,7 @@ def test_a_quiet_run_shows_output_and_verdict(
     view.event(replace(STARTED, time=1.0))
     view.event(Line(time=1, rank=0, stream="stdout", text="hello"))
     seen = capsys.readouterr()
-    assert (seen.out, seen.err) == ("" if as_json else "[0] hello\n", events)
+    assert (seen.out, seen.err) == ("" if as_json else "[node0] hello\n", events)
 
 
 def test_a_failed_run_ends_with_its_reason_and_what_followed() -> None:
@@ -106,7 +106,7 @@ def test_a_failed_run_ends_with_its_reason_and_what_followed() -> None:
     assert verdict(result) == [
         "Run job-000001: failed in 2.0s, exit code 137: rank 3 (node3): killed by SIGKILL (137)",
         "Then node[0-2]: exited with 1",
-        "Last lines of rank 3:",
+        "Last lines of node3:",
         "  loading",
     ]
 
@@ -137,7 +137,7 @@ def test_colours_are_chosen_in_one_place(
     RunView(make_plan(), out).event(Line(time=1, rank=0, stream="stdout", text="hello"))
     line = capsys.readouterr().out
     if not out.as_json:
-        assert line == ("\033[36m[0] \033[0mhello\n" if colored else "[0] hello\n")
+        assert line == ("\033[36m[node0] \033[0mhello\n" if colored else "[node0] hello\n")
 
 
 def test_no_colour_takes_those_of_jobs_too(capsys: pytest.CaptureFixture[str]) -> None:

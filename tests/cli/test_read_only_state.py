@@ -43,8 +43,8 @@ def runs(tmp_path: Path) -> Path:
     ("command", "text"),
     [
         (["ps"], "RUN"),
-        (["logs", RUN], "[0] kept\n"),
-        (["logs", "-f"], "[0] kept\n"),
+        (["logs", RUN], "[node0] kept\n"),
+        (["logs", "-f"], "[node0] kept\n"),
         (["results", RUN], f"Run {RUN}: failed, exit code 125: for the test\n"),
         (["results", RUN, "--json"], "{"),
         (["cost"], "No cluster existed since "),
@@ -89,18 +89,18 @@ def test_a_run_is_followed_where_nothing_can_be_kept(
     name = detached(f"echo first; until test -e {go}; do sleep 0.1; done; echo last")
     if has_begun:
         with client("logs", name, "-f") as earlier:
-            earlier.read_until("[0] first\n")
+            earlier.read_until("[node0] first\n")
             earlier.process.kill()
     journal = cluster.runs / name / "journal.jsonl"
     before = journal.read_text() if journal.exists() else ""
     with read_only(cluster.runs):
         with client("logs", name, "-f") as follower:
-            follower.read_until("[0] first\n")
+            follower.read_until("[node0] first\n")
             go.touch()
             assert follower.end() == 0, follower.text
         after = journal.read_text() if journal.exists() else ""
     lines = [line for line in follower.text.splitlines() if line.startswith("[")]
-    assert sorted(lines) == ["[0] first", "[0] last", "[1] first", "[1] last"]
+    assert sorted(lines) == ["[node0] first", "[node0] last", "[node1] first", "[node1] last"]
     assert after == before
     with client("logs", name, "-f", "--json") as again:
         assert again.end() == 0

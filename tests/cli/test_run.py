@@ -73,7 +73,7 @@ def test_secrets_are_looked_up_and_reach_the_job(
     monkeypatch.setenv("MY_TOKEN", "hunter2-hunter2")
     done = gpuctl_run(SECRET)
     assert done.exit_code == 0, done.output
-    assert {"[0] 0 of 2: ***, 15 letters", "[1] 1 of 2: ***, 15 letters"} <= set(
+    assert {"[node0] 0 of 2: ***, 15 letters", "[node1] 1 of 2: ***, 15 letters"} <= set(
         done.stdout.splitlines()
     )
     assert "hunter2" not in done.output
@@ -105,7 +105,7 @@ def test_a_run_gets_no_credential_that_nobody_allowed(
     assert runs(cluster) == 0
     allowed = gpuctl_run(strangers, "--secret", "AWS_SECRET_ACCESS_KEY")
     assert allowed.exit_code == 0, allowed.output
-    assert "[0] 0 of 2: ***, 15 letters" in allowed.stdout.splitlines()
+    assert "[node0] 0 of 2: ***, 15 letters" in allowed.stdout.splitlines()
 
 
 def test_a_credential_for_notifications_has_to_be_allowed_too(
@@ -141,8 +141,8 @@ def test_equal_lines_of_nodes_are_folded(
     commands = f"commands: ['{both}; echo hello; echo rank $DSTACK_NODE_RANK']\n"
     done = gpuctl_run(f"type: task\nname: job\nnodes: 2\n{commands}", "--fold", "--quiet")
     lines = done.stdout.splitlines()
-    assert lines[0] == "[0-1] hello"
-    assert set(lines[1:3]) == {"[0] rank 0", "[1] rank 1"}
+    assert lines[0] == "node[0-1] hello"
+    assert set(lines[1:3]) == {"[node0] rank 0", "[node1] rank 1"}
 
 
 def test_the_command_line_overrides_variables_and_nodes(
@@ -151,7 +151,7 @@ def test_the_command_line_overrides_variables_and_nodes(
     done = gpuctl_run(SECRET, "--env", "TOKEN=no secret", "--nodes", "1", "--quiet")
     assert done.exit_code == 0, done.output
     first, _, verdict = done.stdout.splitlines()
-    assert first == "[0] 0 of 1: no secret, 9 letters"
+    assert first == "[node0] 0 of 1: no secret, 9 letters"
     assert re.fullmatch(r"Run job-\w+: done in [0-9.]+s, exit code 0", verdict)
     assert done.stderr == ""
 

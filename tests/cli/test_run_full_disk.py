@@ -98,7 +98,7 @@ def test_a_run_goes_on_that_its_client_cannot_write_down(
     logs = CliRunner().invoke(app, ["logs", name, "-f"])
     assert logs.exit_code == 0, logs.output
     ends = [line for line in logs.stdout.splitlines() if "the end" in line]
-    assert sorted(ends) == ["[0] the end", "[1] the end"]
+    assert sorted(ends) == ["[node0] the end", "[node1] the end"]
     assert sum(line.count("x") for line in logs.stdout.splitlines()) == 600_000
     with History(cluster.runs) as history:
         assert history.find(name).status == "done"

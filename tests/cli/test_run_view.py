@@ -54,7 +54,7 @@ def test_a_notice_says_which_node_what_when_and_what_follows(
 ) -> None:
     RunView(make_plan(), Out()).event(replace(NOTICE, at=at))
     assert capsys.readouterr().out == (
-        f"-- rank 1: AWS takes node1's spot instance back: terminate at {when};"
+        f"-- AWS takes node1's spot instance back: terminate at {when};"
         " the run fails then, unless it ends before\n"
     )
 
@@ -65,7 +65,7 @@ def test_a_node_that_is_prepared_or_gone_is_named_by_its_rank(
     view = RunView(make_plan(), Out())
     view.event(NodePrepared(rank=1, time=1.0))
     view.event(NodeGone(rank=1, reason="", time=2.0))
-    assert capsys.readouterr().out == "-- rank 1 prepared\n-- rank 1 gone\n"
+    assert capsys.readouterr().out == "-- node1 prepared\n-- node1 gone\n"
 
 
 def test_a_notice_is_an_event_of_the_json_stream(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,9 +198,9 @@ def test_a_lost_node_is_told_with_what_was_seen(capsys: pytest.CaptureFixture[st
         Evidence(time=1.0, rank=1, node="node1", source="ping", text="much\ntext\n"),
     )
     assert shown(capsys, *events) == [
-        "-- rank 0 answers again, after a silence of 8 s",
-        "-- rank 1 cannot be reached: ssh: Connection refused",
-        f"-- rank 1 lost: {silence}",
+        "-- node0 answers again, after a silence of 8 s",
+        "-- node1 cannot be reached: ssh: Connection refused",
+        f"-- node1 lost: {silence}",
     ]
 
 
@@ -212,7 +212,7 @@ def test_an_outage_of_the_head_is_one_line(capsys: pytest.CaptureFixture[str]) -
     again = Output(time=2.0, rank=0, stream="stdout", text="step")
     assert shown(capsys, *silent, again, silent[0]) == [
         "-- the head has not answered for 11s: node0: no answer",
-        "[0] step",
+        "[node0] step",
         "-- the head has not answered for 11s: node0: no answer",
     ]
 
@@ -247,13 +247,13 @@ def test_equal_lines_are_folded_while_the_run_goes_on(capsys: pytest.CaptureFixt
     )
     events = (line(0, "step 1"), line(1, "step 1"), line(1, "alone"), lost, line(0, "last"), done)
     assert shown(capsys, *events, folds=True) == [
-        "[0-1] step 1",
-        "[1] alone",
-        "-- rank 1 lost: was lost",
-        "[0] last",
+        "node[0-1] step 1",
+        "[node1] alone",
+        "-- node1 lost: was lost",
+        "[node0] last",
         "-- run failed: node1 was lost",
     ]
-    assert shown(capsys, *events[:2]) == ["[0] step 1", "[1] step 1"]
+    assert shown(capsys, *events[:2]) == ["[node0] step 1", "[node1] step 1"]
 
 
 LINES = st.lists(
@@ -285,4 +285,4 @@ def test_many_lines_are_printed_at_once_and_not_one_by_one(
     monkeypatch.setattr(WholeLines, "feed", lambda *_: pytest.fail("it split the lines"))
     text = "\n".join(f"step {i}" for i in range(1000))
     RunView(make_plan(), Out()).event(Output(time=1.0, rank=1, stream="stdout", text=text))
-    assert capsys.readouterr().out == "".join(f"[1] step {i}\n" for i in range(1000))
+    assert capsys.readouterr().out == "".join(f"[node1] step {i}\n" for i in range(1000))

@@ -124,7 +124,7 @@ FETCHED = f"gpuctl: fetching the log of run {RUN} from "
 
 def test_a_colleague_prints_the_log_of_a_run_that_is_over(ended: Team) -> None:
     printed = ended("ben", "logs", "job")
-    assert printed.stdout == f"[0] begins\n[1] {ROW}\n"
+    assert printed.stdout == f"[node0] begins\n[node1] {ROW}\n"
     assert printed.stderr == f"{FETCHED}{ended.url}\n"
     again = ended("ben", "logs", "job")
     assert (again.stdout, again.stderr) == (printed.stdout, "")
@@ -145,7 +145,7 @@ def test_a_colleague_has_the_tables_the_setting_and_the_report(ended: Team) -> N
 def test_a_log_that_ends_early_is_replaced(ended: Team) -> None:
     follow(ended.runs("ben"), to=1)
     printed = ended("ben", "logs", RUN)
-    assert printed.stdout == f"[0] begins\n[1] {ROW}\n"
+    assert printed.stdout == f"[node0] begins\n[node1] {ROW}\n"
     assert ended.find("ben").status == "done"
 
 
@@ -180,7 +180,7 @@ def test_files_without_the_journal_are_not_whole(ended: Team) -> None:
     assert str(refused.exception).startswith(f"the logs of run {RUN} are not kept any more")
     assert not (ended.runs("ben") / RUN).exists()
     ended("anna", "ps")  # who still has it writes it again
-    assert ended("ben", "logs", RUN).stdout == f"[0] begins\n[1] {ROW}\n"
+    assert ended("ben", "logs", RUN).stdout == f"[node0] begins\n[node1] {ROW}\n"
 
 
 def test_a_bucket_that_does_not_answer_is_a_warning(ended: Team) -> None:

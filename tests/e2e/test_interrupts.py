@@ -47,7 +47,7 @@ def test_kill_9_in_the_middle_of_a_run_and_ctrl_c_in_the_middle_of_down(
     gpuctl("--lab", "up", str(file), "--yes")
     job = run_file(tmp_path, "both", ["echo up; sleep infinity"], nodes=1)
     with gpuctl.running("--lab", "run", str(job), "--cluster", "both") as process:
-        read_until(process, "[0] up")
+        read_until(process, "[node0] up")
         os.killpg(process.pid, signal.SIGKILL)
     assert [c["name"] for c in gpuctl.json("--lab", "status")] == ["both"]
     assert len(left_here(gpuctl, "both")) == 2  # its folder, and what keeps its connections

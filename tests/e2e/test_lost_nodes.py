@@ -49,7 +49,7 @@ def cluster(gpuctl: Gpuctl, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def test_a_link_cut_for_8_seconds_loses_and_doubles_nothing(cluster: Cluster) -> None:
     link = cluster.link_of("node1")
     with cluster.gpuctl.running(*cluster.run("short", TICKS)) as process:
-        lines = read_until(process, "[1] tick 8\n")
+        lines = read_until(process, "[node1] tick 8\n")
         cluster.set_link(link, "down")
         time.sleep(8)  # the disturbance
         cluster.set_link(link, "up")
@@ -57,26 +57,26 @@ def test_a_link_cut_for_8_seconds_loses_and_doubles_nothing(cluster: Cluster) ->
         lines += process.stdout
         assert process.wait() == 0, "".join(lines)
     for rank in (0, 1):
-        ticks = [line for line in lines if line.startswith(f"[{rank}] tick")]
-        assert ticks == [f"[{rank}] tick {i}\n" for i in range(1, 121)]
+        ticks = [line for line in lines if line.startswith(f"[node{rank}] tick")]
+        assert ticks == [f"[node{rank}] tick {i}\n" for i in range(1, 121)]
     (again,) = [line for line in lines if "answers again" in line]
-    assert re.fullmatch(r"-- rank 1 answers again, after a silence of \d+ s\n", again)
+    assert re.fullmatch(r"-- node1 answers again, after a silence of \d+ s\n", again)
 
 
 def test_a_link_that_stays_cut_is_noticed_and_evidence_is_kept(cluster: Cluster) -> None:
     link = cluster.link_of("node1")
     with cluster.gpuctl.running(*cluster.run("cut", ["echo runs; sleep 1000"])) as process:
-        read_until(process, "[1] runs")
+        read_until(process, "[node1] runs")
         cut = time.monotonic()
         cluster.set_link(link, "down")
-        lines = read_until(process, "-- rank 1 lost: ")
+        lines = read_until(process, "-- node1 lost: ")
         noticed = time.monotonic() - cut
         assert process.stdout is not None
         lines += process.stdout
         assert process.wait() == 125
     cluster.set_link(link, "up")
     seen = r"has not answered for 15 s \(last heard \d\d:\d\d:\d\d UTC\)"
-    assert re.fullmatch(f"-- rank 1 lost: {seen}\n", next(x for x in lines if "lost" in x))
+    assert re.fullmatch(f"-- node1 lost: {seen}\n", next(x for x in lines if "lost" in x))
     assert re.search(f"exit code 125: node1 {seen}$", "".join(lines), re.MULTILINE)
     assert noticed < 35  # 15 s, and what a busy machine takes to show it; ssh's own took 39
     shown = re.search(r"^Evidence: .* is in (.+)$", "".join(lines), re.MULTILINE)
@@ -141,7 +141,7 @@ def test_a_run_is_stopped_when_the_head_shuts_down(cluster: Cluster) -> None:
     commands = ["setsid sleep 1234 & echo runs; sleep 1000"]
     with gpuctl.running(*cluster.run("orderly", commands)) as process:
         name = read_until(process, "-- run ")[-1].split()[2]
-        read_until(process, "[1] runs")
+        read_until(process, "[node1] runs")
         cluster.put_logins_into_scopes()
         gpuctl("--lab", "ssh", "lost", "node0", "--", "systemctl --no-block poweroff")
         assert process.stdout is not None
@@ -164,7 +164,7 @@ def test_a_run_ends_for_its_client_when_the_head_is_powered_off(cluster: Cluster
     gpuctl = cluster.gpuctl
     with gpuctl.running(*cluster.run("headless", ["echo runs; sleep 1000"])) as process:
         name = read_until(process, "-- run ")[-1].split()[2]
-        read_until(process, "[1] runs")
+        read_until(process, "[node1] runs")
         head = cluster.instance_of("node0")
         cluster.pull_the_plug("node0")
         assert process.stdout is not None
@@ -179,7 +179,7 @@ def test_a_run_ends_for_its_client_when_the_head_is_powered_off(cluster: Cluster
     (run,) = [one for one in gpuctl.json("--lab", "ps") if one["run_id"] == name]
     assert (run["status"], run["exit_code"]) == ("failed", 125)
     assert run["reason"] == reason
-    assert "[1] runs\n" in gpuctl("--lab", "logs", name)
+    assert "[node1] runs\n" in gpuctl("--lab", "logs", name)
     assert f"gpuctl: error: run {name} failed: {reason}\n" in gpuctl(
         "--lab", "attach", name, code=125
     )

@@ -74,7 +74,7 @@ def a_node_more_takes_nothing_from_a_run(gpuctl: Gpuctl, bigger: str, folder: Pa
     before = gpuctl.json("--lab", "status")[0]["nodes"]
     endless = run_file(folder, "endless", ["echo up; sleep infinity"], nodes=1)
     with gpuctl.running("--lab", "run", str(endless), "--cluster", "grows") as process:
-        read_until(process, "[0] up")
+        read_until(process, "[node0] up")
         output = gpuctl("--lab", "up", bigger, "--yes")
         gpuctl("--lab", "stop", "endless")
         rest, _ = process.communicate(timeout=60)

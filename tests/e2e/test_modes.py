@@ -38,7 +38,7 @@ def hosts(gpuctl: Gpuctl) -> Iterator[list[str]]:
 
 def said(output: str, word: str = "rank") -> list[str]:
     """What the job's lines said that begin with `word`, sorted, without what launchers prefix."""
-    prefix = r"\[\d+\] (?:[\d.]+: |\[\d+\]<stdout>:)?"
+    prefix = r"\[(?:node\d+|rank \d+)\] (?:[\d.]+: )?"
     return sorted(re.findall(rf"^{prefix}({word} .*)$", output, re.MULTILINE))
 
 
@@ -195,7 +195,7 @@ def test_ps_worker(run_told: Told, hosts: list[str]) -> None:
 
 def test_ray(run_told: Told, hosts: list[str]) -> None:
     output = run_told(stack_file("ray"), hosts[:1])
-    pinned = re.findall(r"^\[0\] (Rank:\d is .*)$", output, re.MULTILINE)
+    pinned = re.findall(r"^\[node0\] (Rank:\d is .*)$", output, re.MULTILINE)
     assert pinned == [f"Rank:{rank} is {host}" for rank, host in enumerate(hosts)]
 
 

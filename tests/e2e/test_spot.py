@@ -59,11 +59,11 @@ def test_an_interrupted_node_is_told_by_the_run_and_by_status(
     )
     file = run_file(tmp_path, "sleeps", ["echo up; sleep infinity"])
     with gpuctl.running("--lab", "run", str(file), "--cluster", cluster) as process:
-        read_until(process, "[1] up")
+        read_until(process, "[node1] up")
         gpuctl("lab", "fault", "set", "spot-interruption", "fleeting-node1", str(SECONDS))
         line = read_until(process, "takes node1's")[-1]
         assert re.fullmatch(
-            r"-- rank 1: AWS takes node1's spot instance back: terminate at \d\d:\d\d:\d\d UTC, in"
+            r"-- AWS takes node1's spot instance back: terminate at \d\d:\d\d:\d\d UTC, in"
             r" \d+s; the run fails then, unless it ends before\n",
             line,
         )

@@ -77,7 +77,7 @@ def a_run_that_nobody_follows_leaves_everything_there(
     gpuctl("--lab", "up", str(cluster), "--yes")
     shown = gpuctl("--lab", "attach", run_id)
     assert f"-- fetched from {path} of shared\n" in shown
-    assert "[1] said by node1\n" in shown
+    assert "[node1] said by node1\n" in shown
     outputs = tmp_path / "outputs" / run_id
     assert (outputs / "rank-1/out/model").read_text().startswith("ip-10-")
     (run,) = gpuctl.json("--lab", "ps", "-n", "1")

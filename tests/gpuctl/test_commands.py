@@ -104,6 +104,7 @@ OPTIONS_WITHOUT_PARAMETER = {
     "attach since": "each event has its time",
     "exec terminal": "a program has its own terminal: Cluster.ssh_command",
     "logs grep": "a condition on the lines",
+    "logs node": "a condition on the lines",
     "logs rank": "a condition on the lines",
     "logs since": "a condition on the lines",
     "logs tail": "a slice of the lines",

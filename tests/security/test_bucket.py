@@ -261,7 +261,7 @@ def test_a_wrong_journal_is_one_warning_and_changes_nothing_here(
     foreign_journal(ended, name, data, tmp_path)
     printed = ended("ben", "logs", RUN)
     assert printed.exit_code == 0
-    assert printed.stdout == "[0] begins\n"
+    assert printed.stdout == "[node0] begins\n"
     fetching, warning, *_ = printed.stderr.splitlines()  # then: the log ends early
     assert fetching == f"gpuctl: fetching the log of run {RUN} from {ended.url}"
     start = f"gpuctl: warning: the log of run {RUN} did not come from the bucket: "

@@ -66,5 +66,5 @@ def test_nodes_whose_clocks_are_set_are_named_and_the_run_goes_on(
         "-- warning: node1's clock was set back by 3600 s\n",
         "-- warning: node0's clock was set forward by 7200 s\n",
     ]
-    assert {"[0] later", "[1] earlier"} <= set(rest.splitlines())
+    assert {"[node0] later", "[node1] earlier"} <= set(rest.splitlines())
     assert "run done" in rest

@@ -102,7 +102,7 @@ def test_mpi_runs_across_containers(
     assert f"-- image {registry}:5000/job:1, sha256:" in output
     odd = base64.b64encode(ODD.encode()).decode()
     for rank in range(4):
-        assert f"[0] {rank} node{rank // 2} in yes {odd} 8 1 /root\n" in output
+        assert f"[node0] {rank} node{rank // 2} in yes {odd} 8 1 /root\n" in output
     assert left(gpuctl, cluster) == NOTHING
 
     file = run_file(tmp_path, "fails", ["exit $((OMPI_COMM_WORLD_RANK / 3 * 23))"], **mpi)
@@ -129,7 +129,7 @@ def test_a_task_calls_mpirun_as_on_machines_with_ssh(
         stop_criteria="master-done",
     )
     output = gpuctl("--lab", "run", str(file), "--cluster", cluster)
-    hosts = {line.split()[1] for line in output.splitlines() if line.startswith("[0] ip-")}
+    hosts = {line.split()[1] for line in output.splitlines() if line.startswith("[node0] ip-")}
     assert len(hosts) == 2
     assert left(gpuctl, cluster) == NOTHING
 
@@ -163,7 +163,7 @@ def test_an_image_is_started_by_its_entrypoint_or_the_files(
     file.write_text(text.format(image=f"{registry}:5000/job:1"))
     output = gpuctl("--lab", "run", str(file), "--cluster", cluster)
     found = sorted(line for line in output.splitlines() if said in line)
-    assert found == [f"[0] {said}", f"[1] {said}"]
+    assert found == [f"[node0] {said}", f"[node1] {said}"]
 
 
 TRAIN = """\
@@ -222,14 +222,14 @@ def test_a_stop_and_the_death_of_client_or_worker_leave_no_container(
     file = run_file(tmp_path, "stays", [command], image=f"{registry}:5000/job:1")
     arguments = ("--lab", "run", str(file), "--cluster", cluster)
     with gpuctl.running(*arguments) as process:
-        read_until(process, "[1] up")
+        read_until(process, "[node1] up")
         process.kill()
     assert left(gpuctl, cluster) != NOTHING
     gpuctl("--lab", "stop", "stays")
     assert left(gpuctl, cluster) == NOTHING
 
     with gpuctl.running(*arguments) as process:
-        read_until(process, "[1] up")
+        read_until(process, "[node1] up")
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=60)
         assert process.returncode == 130, rest
@@ -237,7 +237,7 @@ def test_a_stop_and_the_death_of_client_or_worker_leave_no_container(
 
     kill = "systemctl kill --signal=KILL 'gpuctl-run-{}.service'"
     with gpuctl.running(*arguments) as process:
-        read_until(process, "[1] up")
+        read_until(process, "[node1] up")
         gpuctl("--lab", "ssh", cluster, "node1", kill.format("*-1"))
         rest, _ = process.communicate(timeout=60)
         assert process.returncode == 137, rest
@@ -245,7 +245,7 @@ def test_a_stop_and_the_death_of_client_or_worker_leave_no_container(
 
     # The supervisor, which is the head's unit without a rank: the next one takes the job up.
     with gpuctl.running(*arguments) as process:
-        read_until(process, "[1] up")
+        read_until(process, "[node1] up")
         gpuctl("--lab", "ssh", cluster, "node0", kill.format("stays-??????"))
         read_until(process, "-- supervisor resumed")
         gpuctl("--lab", "stop", "stays")
@@ -269,8 +269,8 @@ def test_a_private_registry_is_entered_with_a_secret(
 
     monkeypatch.setenv("REGISTRY_PASSWORD", PASSWORD)
     output = gpuctl(*arguments)
-    assert "[0] hello from node0\n" in output
-    assert "[1] hello from node1\n" in output
+    assert "[node0] hello from node0\n" in output
+    assert "[node1] hello from node1\n" in output
     search = "grep -rlF '$battery' /run /root /etc /var/lib/gpuctl 2> /dev/null | wc -l"
     assert gpuctl("--lab", "exec", cluster, "--", search) == "--- node[0-1]\n0\n"
     assert left(gpuctl, cluster) == NOTHING
@@ -317,7 +317,7 @@ def test_what_an_image_lacks_is_said_before_the_job(
     assert "ran" not in output
 
     file = run_file(tmp_path, "warned", ["echo ran"], verify="warn", **plain)
-    assert "[1] ran\n" in gpuctl("--lab", "run", str(file), "--cluster", cluster)
+    assert "[node1] ran\n" in gpuctl("--lab", "run", str(file), "--cluster", cluster)
 
     file = run_file(tmp_path, "empty", ["echo ran"], image=f"{registry}:5000/empty:1")
     output = gpuctl("--lab", "run", str(file), "--cluster", cluster, code=125)

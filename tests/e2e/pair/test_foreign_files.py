@@ -21,57 +21,57 @@ PLACEHOLDERS = ("IMAGE_URI=public.ecr.aws/hpc-cloud/nccl-tests:latest", "GPUS=2"
 # The lines that the job prints, sorted. {ip0} and {host0} are those of node0.
 SAID = {
     "entrypoint.dstack.yml": (
-        "[0] rank 0 on {host0}",
-        "[0] rank 1 on {host0}",
-        "[0] rank 2 on {host1}",
-        "[0] rank 3 on {host1}",
+        "[node0] rank 0 on {host0}",
+        "[node0] rank 1 on {host0}",
+        "[node0] rank 2 on {host1}",
+        "[node0] rank 3 on {host1}",
     ),
     "groups.dstack.yml": (
-        "[0] head of 2, worker {ip1}, meta-llama/Llama-3.1-8B",
-        "[1] worker 1 of master {ip0}",
+        "[node0] head of 2, worker {ip1}, meta-llama/Llama-3.1-8B",
+        "[node1] worker 1 of master {ip0}",
     ),
     "repo.dstack.yml": (
-        "[0] from the repository",
-        "[0] nobody me in /workspace/code/src, /mnt/datasets/hostname, shell /bin/sh",
-        "[1] from the repository",
-        "[1] nobody me in /workspace/code/src, /mnt/datasets/hostname, shell /bin/sh",
+        "[node0] from the repository",
+        "[node0] nobody me in /workspace/code/src, /mnt/datasets/hostname, shell /bin/sh",
+        "[node1] from the repository",
+        "[node1] nobody me in /workspace/code/src, /mnt/datasets/hostname, shell /bin/sh",
     ),
     "mpijob.yaml": (
-        "[0] rank 0 on {host0}, prepared by busybox",
-        "[0] rank 1 on {host0}, prepared by busybox",
-        "[0] rank 2 on {host1}, prepared by busybox",
-        "[0] rank 3 on {host1}, prepared by busybox",
+        "[node0] rank 0 on {host0}, prepared by busybox",
+        "[node0] rank 1 on {host0}, prepared by busybox",
+        "[node0] rank 2 on {host1}, prepared by busybox",
+        "[node0] rank 3 on {host1}, prepared by busybox",
     ),
     "mpijob-domain.yaml": (
-        "[0] rank 0 INFO on {host0}",
-        "[0] rank 1 INFO on {host0}",
-        "[0] rank 2 INFO on {host1}",
-        "[0] rank 3 INFO on {host1}",
+        "[node0] rank 0 INFO on {host0}",
+        "[node0] rank 1 INFO on {host0}",
+        "[node0] rank 2 INFO on {host1}",
+        "[node0] rank 3 INFO on {host1}",
     ),
     "mpijob-kueue.yaml": (
-        "[0] rank 0 WARN on {host0}",
-        "[0] rank 1 WARN on {host0}",
-        "[0] rank 2 WARN on {host1}",
-        "[0] rank 3 WARN on {host1}",
+        "[node0] rank 0 WARN on {host0}",
+        "[node0] rank 1 WARN on {host0}",
+        "[node0] rank 2 WARN on {host1}",
+        "[node0] rank 3 WARN on {host1}",
     ),
     "trainjob-runtime.yaml": (
-        "[0] node 0 of 2, 2 each, master {ip0}:29500, runtime 0.001",
-        "[1] node 1 of 2, 2 each, master {ip0}:29500, runtime 0.001",
+        "[node0] node 0 of 2, 2 each, master {ip0}:29500, runtime 0.001",
+        "[node1] node 1 of 2, 2 each, master {ip0}:29500, runtime 0.001",
     ),
     "trainjob-mpi.yaml": (
-        "[0] rank 0 of 4 on {host0}",
-        "[0] rank 1 of 4 on {host0}",
-        "[0] rank 2 of 4 on {host1}",
-        "[0] rank 3 of 4 on {host1}",
+        "[node0] rank 0 of 4 on {host0}",
+        "[node0] rank 1 of 4 on {host0}",
+        "[node0] rank 2 of 4 on {host1}",
+        "[node0] rank 3 of 4 on {host1}",
     ),
-    "volcano-mpi.yaml": ("[0] rank 0 on {host0}", "[0] rank 1 on {host1}"),
+    "volcano-mpi.yaml": ("[node0] rank 0 on {host0}", "[node0] rank 1 on {host1}"),
     "volcano-one-task.yaml": (
-        "[0] index 0 of 2 in {ip0},{ip1} and {ip0},{ip1}",
-        "[1] index 1 of 2 in {ip0},{ip1} and {ip0},{ip1}",
+        "[node0] index 0 of 2 in {ip0},{ip1} and {ip0},{ip1}",
+        "[node1] index 1 of 2 in {ip0},{ip1} and {ip0},{ip1}",
     ),
     "volcano-pytorch.yaml": (
-        "[0] rank 0 of 2 at {ip0}:23456",
-        "[1] rank 1 of 2 at {ip0}:23456 in /home",
+        "[node0] rank 0 of 2 at {ip0}:23456",
+        "[node1] rank 1 of 2 at {ip0}:23456 in /home",
     ),
 }
 
@@ -100,16 +100,16 @@ def test_a_task_of_dstack_has_its_python_files_secret_and_port(
     monkeypatch.setenv("HF_TOKEN", "hf_of_the_test")
     arguments = ["--lab", "run", str(FOREIGN / "train.dstack.yml"), "--cluster", cluster]
     with gpuctl.running(*arguments) as process:
-        lines = read_until(process, "[0] serving")
+        lines = read_until(process, "[node0] serving")
         port = next(line.split()[-1] for line in lines if line.startswith("-- port 8000 of node0"))
         with urllib.request.urlopen(port, timeout=60) as answer:
             assert answer.read() == b"a board of losses\n"
         rest, _ = process.communicate(timeout=120)
         assert process.returncode == 0, rest
     # the secret is masked, although the job printed it
-    said = sorted(re.findall(r"^\[\d\] rank .*$", "".join(lines) + rest, re.MULTILINE))
+    said = sorted(re.findall(r"^\[node\d\] rank .*$", "".join(lines) + rest, re.MULTILINE))
     assert said == [
-        f"[{rank}] rank {rank}: {{'lr': 0.1}}, ü and more, ***, Python 3.11, True, True"
+        f"[node{rank}] rank {rank}: {{'lr': 0.1}}, ü and more, ***, Python 3.11, True, True"
         for rank in (0, 1)
     ]
 
@@ -127,7 +127,7 @@ def test_a_foreign_file_runs_as_it_is(
     output = gpuctl("--lab", "run", str(FOREIGN / name), "--cluster", cluster, *options)
     # Without the lines "[HOST:PID] …" of Open MPI: it warns if an ssh that it has started is there
     # before its setpgid (open-mpi/ompi#2957).
-    said = sorted(re.findall(r"^\[\d\] [^\s\[].*$", output, re.MULTILINE))
+    said = sorted(re.findall(r"^\[node\d\] [^\s\[].*$", output, re.MULTILINE))
     hosts = [f"ip-{address.replace('.', '-')}" for address in addresses]
     names = {f"ip{rank}": address for rank, address in enumerate(addresses)}
     names |= {f"host{rank}": host for rank, host in enumerate(hosts)}
@@ -142,7 +142,7 @@ def test_checkpoints_of_a_job_that_was_killed_come_back(
     file = run_file(tmp_path, "killed", ["python3 train.py"], **fields)
     with gpuctl.running("--lab", "run", str(file), "--cluster", cluster) as process:
         lines = [read_until(process, "half of it")[-1], read_until(process, "half of it")[-1]]
-        pid = next(line for line in lines if line.startswith("[1]")).split()[-1]
+        pid = next(line for line in lines if line.startswith("[node1]")).split()[-1]
         gpuctl("--lab", "ssh", cluster, "node1", f"kill -KILL {pid}")
         rest, _ = process.communicate(timeout=90)
         assert process.returncode == 137, rest

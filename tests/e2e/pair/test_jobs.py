@@ -63,14 +63,14 @@ def test_a_failing_rank_gives_its_code_and_its_last_lines(
     )
     output = gpuctl("--lab", "run", str(file), "--cluster", cluster, code=7)
     assert "exit code 7" in output
-    assert "Last lines of rank 1:\n  no luck here" in output
+    assert "Last lines of node1:\n  no luck here" in output
     assert units(gpuctl, cluster) == "--- node[0-1]\n0\n0\n"
 
 
 def test_ctrl_c_stops_the_job_on_every_node(gpuctl: Gpuctl, cluster: str, tmp_path: Path) -> None:
     file = run_file(tmp_path, "endless", ["echo up; sleep infinity"])
     with gpuctl.running("--lab", "run", str(file), "--cluster", cluster) as process:
-        read_until(process, "[1] up")
+        read_until(process, "[node1] up")
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=60)
         assert process.returncode == 130, rest
@@ -82,10 +82,10 @@ def test_a_killed_client_leaves_a_run_that_logs_follow_and_stop_end(
 ) -> None:
     file = run_file(tmp_path, "orphan", ["echo up; sleep infinity"])
     with gpuctl.running("--lab", "run", str(file), "--cluster", cluster) as process:
-        read_until(process, "[1] up")
+        read_until(process, "[node1] up")
         process.kill()
     with gpuctl.running("--lab", "logs", "orphan", "-f") as follower:
-        read_until(follower, "[0] up")
+        read_until(follower, "[node0] up")
         known = gpuctl.json("--lab", "ps")[0]
         assert known["status"] == "running"
         run = rf"run {known['run_id']} has been on cluster {cluster} since [0-9-]+ [0-9:]+ UTC"
@@ -106,10 +106,10 @@ def test_a_killed_client_leaves_a_run_that_logs_follow_and_stop_end(
 def attached_killed_and_attached(gpuctl: Gpuctl, cluster: str, name: str) -> str:
     """What the second client prints of the run, which then ends with 4."""
     with gpuctl.running("--lab", "attach", name) as first:
-        read_until(first, "[1] 200\n")
+        read_until(first, "[node1] 200\n")
         first.kill()
     with gpuctl.running("--lab", "attach", name) as second:
-        lines = read_until(second, "[1] 300\n")
+        lines = read_until(second, "[node1] 300\n")
         gpuctl("--lab", "exec", cluster, "--", "touch /tmp/go")
         rest, _ = second.communicate(timeout=60)
         assert second.returncode == 4, rest
@@ -156,10 +156,10 @@ def test_a_detached_run_is_attached_killed_and_attached_again(
         of["lease"]["text"],
     )
     printed = Counter(line for line in rest.splitlines() if line[0:1] == "[")
-    whole = Counter(f"[{rank}] {n}" for rank in (0, 1) for n in range(1, 601))
+    whole = Counter(f"[node{rank}] {n}" for rank in (0, 1) for n in range(1, 601))
     assert printed <= whole, "none is there twice"
     first_failed = gpuctl.json("--lab", "ps")[0]["first_failed_rank"]
-    assert {line for line in whole if line.startswith(f"[{first_failed}]")} <= set(printed)
+    assert {line for line in whole if line.startswith(f"[node{first_failed}]")} <= set(printed)
     outputs = tmp_path / "outputs" / name / f"rank-{first_failed}"
     assert (outputs / "result").read_text() == "kept\n"
     told = gpuctl("--lab", "ssh", cluster, "node0", "cat", "/root/notified").splitlines()
@@ -178,9 +178,9 @@ def test_runs_go_on_side_by_side_and_wait_in_a_queue(
     right = str(run_file(tmp_path, "right", stays, nodes=1, on_stop="destroy"))
     wide = str(run_file(tmp_path, "both", ["echo ran"]))
     with gpuctl.running("--lab", "run", left, "--cluster", cluster) as first:
-        read_until(first, "[0] on node0")
+        read_until(first, "[node0] on node0")
         with gpuctl.running("--lab", "run", right, "--cluster", cluster) as second:
-            read_until(second, "[0] on node1")
+            read_until(second, "[node0] on node1")
             with gpuctl.running("--lab", "run", wide, "--cluster", cluster, "--queue") as third:
                 read_until(third, "waits at place 1 of the queue, behind left-")
                 known = gpuctl.json("--lab", "ps", "-n", "1")[0]
@@ -201,7 +201,7 @@ def test_runs_go_on_side_by_side_and_wait_in_a_queue(
                 assert first.returncode == 130, rest
                 rest, _ = third.communicate(timeout=60)
                 assert third.returncode == 0, rest
-                assert "[1] ran" in rest
+                assert "[node1] ran" in rest
     assert units(gpuctl, cluster) == "--- node[0-1]\n0\n0\n"
 
 
