@@ -22,6 +22,7 @@ from provision.aws.resources import (
 from provision.aws.spot_notices import TAKEN_BACK, notices
 from provision.billing.cost import daily_usd, leftover_price, price_of, spent_usd
 from provision.capacity.claim import ENDED_WITHIN
+from provision.removal.losses import used_resources
 from provision.state.record import ClusterRecord, lease_end
 from provision.state.store import ClusterStore
 
@@ -58,8 +59,8 @@ class ClusterStatus:
     account. `others` names the resources other than nodes. `hourly_usd` is the price of what exists
     now; `spent_usd` is the cost of the cluster since it was created; both are None if a price is
     not known. `ends` is when the first machine powers off (ISO 8601), `idle_s` the seconds without
-    work after which all do, which only a record has; None without such a limit. `problems` are
-    lines for people, each with a remedy.
+    work after which all do, which only a record has; None without such a limit. `uses` names what
+    the cluster uses and did not create. `problems` are lines for people, each with a remedy.
     """
 
     name: str
@@ -74,6 +75,7 @@ class ClusterStatus:
     spent_usd: float | None
     ends: str | None
     idle_s: int | None
+    uses: tuple[str, ...]
     problems: tuple[str, ...]
 
 
@@ -136,6 +138,7 @@ def _split_off_elsewhere(known: dict[str, ClusterRecord], target: Target) -> lis
             spent_usd=None,
             ends=None,
             idle_s=None,
+            uses=(),
             problems=(
                 f"it is in AWS account {record.account}, these credentials are of {ours};"
                 f" {OTHER_ACCOUNT}",
@@ -199,6 +202,7 @@ def status_of(
         spent_usd=spent_usd(resources, now, planned),
         ends=_end(record, existing),
         idle_s=lifetime.idle if lifetime else None,
+        uses=tuple(used_resources(record)) if record else (),
         problems=problems,
     )
 

@@ -145,7 +145,15 @@ def storage_lines(resolved: "Resolved") -> list[str]:
     """Return a line for the shared file system and one for local disks, if there are any."""
     storage, disks = resolved.cluster.storage, resolved.instance_type.local_disks
     lines = []
-    if (shared := storage.shared) is not None:
+    shared, existing = storage.shared, resolved.existing_storage
+    if shared is not None and existing is not None:
+        groups = existing.groups.get(resolved.zone, ())
+        joined = f"; the nodes join {', '.join(groups)}" if groups else ""
+        lines.append(
+            f"Storage: {shared.type} {existing.id} at {shared.path} of every node, which exists:"
+            f" gpuctl never changes or removes it{joined}"
+        )
+    elif shared is not None:
         lines.append(
             f"Storage: {shared.type} at {shared.path} of every node; `gpuctl down` removes it,"
             " data and all; not in the cost"
@@ -229,6 +237,8 @@ def plan_json(fleet: "FleetPlan") -> dict[str, Any]:
         "account": resolved.account,
         "instance_type": resolved.instance_type.name,
         "image": resolved.image.model_dump(mode="json"),
+        "existing_storage": resolved.existing_storage
+        and resolved.existing_storage.model_dump(mode="json"),
         "existing_network": resolved.existing_network
         and resolved.existing_network.model_dump(mode="json"),
         "nodes": {

@@ -25,6 +25,7 @@ def status_lines(cluster: "ClusterStatus") -> list[str]:
     if cluster.others:
         kinds = Counter(other.rpartition(" ")[0] for other in cluster.others)
         text.append("  other resources: " + ", ".join(f"{n} x {kind}" for kind, n in kinds.items()))
+    text += [f"  uses {resource}" for resource in cluster.uses]
     text += [f"  ! {problem}" for problem in cluster.problems]
     return text
 

@@ -14,6 +14,7 @@ REGION = r"^[a-z]{2}(-[a-z]+)+-[0-9]+$"
 RESERVATION = r"^cr-[0-9a-f]{8,17}$"
 VPC = r"^vpc-[0-9a-f]{8,17}$"
 SUBNET = r"^subnet-[0-9a-f]{8,17}$"
+FILES = r"^fs-[0-9a-f]{8,40}$"
 ZONE = r"^[a-z]{2}(-[a-z]+)+-[0-9]+(-[a-z]+-[0-9]+)?[a-z]$"
 IMAGE = (
     r"^(dlami-ubuntu-24\.04|dlami-ubuntu-22\.04|dlami-al2023|stock-ubuntu-24\.04|stock-debian-12"
@@ -36,6 +37,7 @@ FORMS = {
     RESERVATION: "the id of a capacity reservation (cr-0123456789abcdef0)",
     VPC: "the id of a VPC (vpc-0123456789abcdef0)",
     SUBNET: "the id of a subnet (subnet-0123456789abcdef0)",
+    FILES: "the id of an EFS or an FSx for Lustre (fs-0123456789abcdef0)",
     IMAGE: "dlami-ubuntu-24.04, dlami-ubuntu-22.04, dlami-al2023, stock-ubuntu-24.04,"
     " stock-debian-12 or an AMI id (ami-0123456789abcdef0)",
     PACKAGE: "the name of one package of the distribution (htop)",
@@ -217,11 +219,16 @@ class Root(Model):
 
 
 class Shared(Model):
-    """A file system that all nodes mount; it is made and removed with the cluster."""
+    """A file system that all nodes mount: made and removed with the cluster, or one that exists."""
 
     type: Literal["efs", "fsx-lustre"] = Field(
         description="`efs`: NFS that grows by itself; `fsx-lustre`: a parallel file system of"
         " fixed size."
+    )
+    id: Annotated[str, Field(pattern=FILES)] | None = Field(
+        default=None,
+        description="The id of a file system that exists (`fs-…`): gpuctl mounts it, and never"
+        " changes or removes it. By default it makes one.",
     )
     path: Folder = Field(default="/shared", description="Where every node has it.")
     deployment: Literal["scratch", "persistent"] | None = Field(
@@ -245,7 +252,8 @@ class Storage(Model):
     root: Root = Field(default=Root(), description="The root volume of each node.")
     shared: Shared | None = Field(
         default=None,
-        description="A file system that all nodes see; **removed with the cluster, data and all**.",
+        description="A file system that all nodes see; **removed with the cluster, data and all**,"
+        " unless `id` names one that exists.",
     )
     scratch: Folder = Field(
         default="/scratch",

@@ -105,6 +105,17 @@ class ExistingNetwork(Value):
     bastion_subnet: str = ""
 
 
+class ExistingStorage(Value):
+    """A shared file system that gpuctl did not make. `source` is what nodes mount.
+
+    `groups` are by zone the existing security groups that nodes join to reach it.
+    """
+
+    id: str
+    source: str
+    groups: dict[str, tuple[str, ...]]
+
+
 class Resolved(Value):
     """All that `infra/` needs to make the cluster, with no choice left open.
 
@@ -114,7 +125,8 @@ class Resolved(Value):
     the user's and gpuctl's: `gpuctl:cluster` = name, `gpuctl:id` and `gpuctl:owner` are on
     everything. `zones` are the zones that may take the cluster, `zone` first; an existing cluster
     has one. `reservation` is the capacity into which the nodes are launched. `existing_network` has
-    a subnet in each of `zones`; it is None for a network made for the cluster. `boundary` is the
+    a subnet in each of `zones`; it is None for a network made for the cluster. `existing_storage`
+    is None unless the file names a file system that exists. `boundary` is the
     ARN of the permissions boundary of the nodes' role, empty for none. `sent` is the nodes' user
     data as EC2 has it, in base64; empty if nobody has asked yet. `price_source` is the source of
     the nodes' price, `warnings` are the questions that AWS did not answer. `foreign_tags` are the
@@ -129,6 +141,7 @@ class Resolved(Value):
     zones: tuple[str, ...] = ()
     reservation: Reservation | None = None
     existing_network: ExistingNetwork | None = None
+    existing_storage: ExistingStorage | None = None
     instance_type: InstanceType
     interfaces: tuple[Interface, ...]
     image: Image

@@ -30,6 +30,7 @@ def storage_mistakes(data: Mapping[str, Any]) -> Iterator[Mistake]:
         yield from _root(root)
     if isinstance(shared, dict):
         yield from _shared(shared, str(data.get("image")))
+        yield from _network(shared, data.get("network"))
     yield from _folders(storage)
 
 
@@ -50,17 +51,27 @@ def _root(root: Mapping[str, Any]) -> Iterator[Mistake]:
 
 
 def _shared(shared: Mapping[str, Any], image: str) -> Iterator[Mistake]:
-    at = ("storage", "shared")
-    if shared.get("type") == "efs":
-        for key in ("deployment", "capacity_gib", "throughput"):
-            if key in shared:
-                message = f"'storage.shared.{key}' has no effect: efs grows and scales by itself"
-                yield Mistake("E214", message, "remove it", (*at, key), on_key=True)
-    if shared.get("type") != "fsx-lustre":
-        return
-    if image == "stock-debian-12":
+    identity, is_lustre = shared.get("id"), shared.get("type") == "fsx-lustre"
+    if is_lustre and image == "stock-debian-12":
         message = "'storage.shared.type' is fsx-lustre, for which Debian has no client"
-        yield Mistake("E214", message, "use efs, or another image", (*at, "type"))
+        yield Mistake("E214", message, "use efs, or another image", ("storage", "shared", "type"))
+    if identity is not None:
+        yield from _without_effect(shared, f"{identity} exists already")
+    elif shared.get("type") == "efs":
+        yield from _without_effect(shared, "efs grows and scales by itself")
+    elif is_lustre:
+        yield from _new_lustre(shared)
+
+
+def _without_effect(shared: Mapping[str, Any], reason: str) -> Iterator[Mistake]:
+    for key in ("deployment", "capacity_gib", "throughput"):
+        if key in shared:
+            message = f"'storage.shared.{key}' has no effect: {reason}"
+            yield Mistake("E214", message, "remove it", ("storage", "shared", key), on_key=True)
+
+
+def _new_lustre(shared: Mapping[str, Any]) -> Iterator[Mistake]:
+    at = ("storage", "shared")
     if "throughput" in shared and shared.get("deployment") != "persistent":
         message = "'storage.shared.throughput' has no effect: a scratch one has 200 MB/s per TiB"
         yield Mistake(
@@ -76,6 +87,18 @@ def _shared(shared: Mapping[str, Any], image: str) -> Iterator[Mistake]:
         message = f"'storage.shared.capacity_gib' is {size}, no size of FSx for Lustre"
         hint = f"use {below} or {(size // LUSTRE_STEP_GIB + 1) * LUSTRE_STEP_GIB}"
         yield Mistake("E213", message, hint, (*at, "capacity_gib"))
+
+
+def _network(shared: Mapping[str, Any], network: Any) -> Iterator[Mistake]:
+    """Yield a mistake if the nodes of a file system that exists get another VPC."""
+    exists = isinstance(network, dict) and ("vpc" in network or "subnet" in network)
+    if shared.get("id") is not None and not exists:
+        message = (
+            f"'storage.shared.id' is {shared['id']}, which exists in a VPC, and gpuctl would create"
+            " another VPC for the nodes"
+        )
+        hint = "name its VPC: `network: {vpc: vpc-…}`"
+        yield Mistake("E214", message, hint, ("storage", "shared", "id"))
 
 
 def _folders(storage: Mapping[str, Any]) -> Iterator[Mistake]:

@@ -176,7 +176,7 @@ def launch_template(
     """Create the nodes' launch template, and the placement group and role that it names."""
     resolved = named.resolved
     volume = resolved.cluster.storage.root
-    groups = [access.nodes.id, *([storage.members.id] if storage else [])]
+    groups = [access.nodes.id, *(storage.groups if storage else ())]
     root = aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
         volume_size=volume.gib,
         iops=volume.iops,

@@ -1,4 +1,4 @@
-"""The file system that all nodes share: created with the cluster, and removed with it."""
+"""The file system that all nodes share: made and removed with the cluster, or one that exists."""
 
 from dataclasses import dataclass
 
@@ -21,24 +21,30 @@ LUSTRE = "2.15"
 
 @dataclass(frozen=True)
 class SharedStorage:
-    """A shared file system: the group `members` may reach it, and nodes mount `source`.
+    """A shared file system: members of the `groups` may reach it, and nodes mount `source`.
 
     Nodes boot while its mount target is created, and mount it as soon as they can reach it.
     """
 
-    members: aws.ec2.SecurityGroup
+    groups: tuple[pulumi.Input[str], ...]
     source: pulumi.Output[str]
 
 
 def storage(network: VpcIds, named: Named) -> SharedStorage | None:
-    """Create the file system of the cluster file, reachable from the nodes' subnet; or None."""
-    shared = named.resolved.cluster.storage.shared
+    """Create the file system of the cluster file, reachable from the nodes' subnet; or None.
+
+    Nothing is created for one that exists.
+    """
+    shared, existing = named.resolved.cluster.storage.shared, named.resolved.existing_storage
+    if existing is not None:
+        groups = existing.groups.get(named.resolved.zone, ())
+        return SharedStorage(groups, pulumi.Output.from_input(existing.source))
     if shared is None:
         return None
     members = _members(shared, network, named)
     if shared.type == "efs":
-        return SharedStorage(members, _efs(members, network, named))
-    return SharedStorage(members, _lustre(shared, members, network, named))
+        return SharedStorage((members.id,), _efs(members, network, named))
+    return SharedStorage((members.id,), _lustre(shared, members, network, named))
 
 
 def _members(shared: Shared, network: VpcIds, named: Named) -> aws.ec2.SecurityGroup:

@@ -18,8 +18,11 @@ from typing import Literal
 
 from config.cluster.cluster_file import Cluster
 
-Feature = Literal["network", "efs", "fsx-lustre", "ssm", "role", "profile", "spot"]
+Feature = Literal[
+    "network", "efs", "fsx-lustre", "their-efs", "their-fsx", "ssm", "role", "profile", "spot"
+]
 """What a cluster file can have that needs further actions: `network` is a VPC that gpuctl makes,
+`their-efs` and `their-fsx` are file systems that exist,
 `role` the nodes' role that it makes, `profile` an instance profile that an administrator made."""
 
 Phase = Literal["create", "read", "update", "delete"]
@@ -42,7 +45,9 @@ COMMANDS = (
 """The commands that call AWS. `run` means all commands that can destroy a cluster at the end
 of a run, `ssh` for all that reach nodes through Session Manager."""
 
-FEATURES: tuple[Feature, ...] = ("network", "efs", "fsx-lustre", "ssm", "role", "spot")
+FEATURES: tuple[Feature, ...] = (
+    *("network", "efs", "fsx-lustre", "their-efs", "their-fsx", "ssm", "role", "spot"),
+)
 """What clusters of any file may have, where gpuctl makes the nodes' role."""
 
 
@@ -137,6 +142,18 @@ NEEDS = (
         optional="file systems, roles and GuardDuty's endpoints are taken to be none",
     ),
     _own("plan up down run status drift gc", "iam:GetRole iam:GetInstanceProfile", "role"),
+    # File systems that exist (provision/preflight/existing_storage.py).
+    _own(
+        "plan up",
+        "elasticfilesystem:DescribeFileSystems elasticfilesystem:DescribeMountTargets"
+        " elasticfilesystem:DescribeMountTargetSecurityGroups DescribeSecurityGroups",
+        "their-efs",
+    ),
+    _own(
+        "plan up",
+        "fsx:DescribeFileSystems DescribeNetworkInterfaces DescribeSecurityGroups",
+        "their-fsx",
+    ),
     # The nodes' permissions (provision/preflight/node_role.py).
     _own("plan up", "iam:GetPolicy", "role"),
     _own("plan up", "iam:GetInstanceProfile", "profile"),
@@ -322,10 +339,14 @@ def optional(actions: Iterable[str]) -> dict[str, str]:
 def features_of(cluster: Cluster) -> frozenset[Feature]:
     """Return the features of a cluster file."""
     shared = cluster.storage.shared
+    kind = shared.type if shared else ""
+    exists = shared is not None and shared.id is not None
     has: dict[Feature, bool] = {
         "network": not cluster.network.exists,
-        "efs": shared is not None and shared.type == "efs",
-        "fsx-lustre": shared is not None and shared.type == "fsx-lustre",
+        "efs": kind == "efs" and not exists,
+        "fsx-lustre": kind == "fsx-lustre" and not exists,
+        "their-efs": kind == "efs" and exists,
+        "their-fsx": kind == "fsx-lustre" and exists,
         "ssm": cluster.network.uses_session_manager,
         "role": cluster.needs_role,
         "profile": cluster.instance_profile is not None,

@@ -39,6 +39,7 @@ class ExistingSubnet:
     zone: str
     route: Route
     free: int
+    cidr: str
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ def find_network(ec2: "EC2Client", cluster: Cluster) -> Vpc | None:
                 zone=subnet["AvailabilityZone"],
                 route=routes.get(subnet["SubnetId"], routes.get("", "none")),
                 free=subnet["AvailableIpAddressCount"] + own[subnet["SubnetId"]],
+                cidr=subnet["CidrBlock"],
             )
             for subnet in sorted(subnets, key=lambda raw: str(raw["SubnetId"]))
         ),
@@ -260,7 +262,8 @@ def _node_subnets(
         return [], [InputError(f"{where} {_NEEDS[route]} ({names} have none)", _route_hint(route))]
     best: dict[str, ExistingSubnet] = {}
     for candidate in routed:
-        if candidate.free > best.get(candidate.zone, ExistingSubnet("", "", route, -1)).free:
+        known = best.get(candidate.zone)
+        if known is None or candidate.free > known.free:
             best[candidate.zone] = candidate
     if chosen := [subnet for subnet in best.values() if subnet.free >= needed]:
         return chosen, []

@@ -17,6 +17,7 @@ from config.cluster.resolved import (
     ID_TAG,
     OWNER_TAG,
     ExistingNetwork,
+    ExistingStorage,
     Image,
     InstanceType,
     Interface,
@@ -36,6 +37,11 @@ from provision.preflight.existing_network import (
     NetworkNeeds,
     check_same_network,
     choose_subnets,
+)
+from provision.preflight.existing_storage import (
+    storage_access,
+    storage_warnings,
+    storage_zones,
 )
 from provision.preflight.image_software import software_warnings
 from provision.preflight.launch_pins import keep_launch_fields, machine_fields
@@ -74,6 +80,7 @@ class _Answers:
     ssh_from: str
     layout: tuple[Interface, ...]
     network: ExistingNetwork | None
+    storage: ExistingStorage | None
     boundary: str
 
 
@@ -125,6 +132,7 @@ def _draft(
         zones=answers.zones,
         reservation=answers.reservation,
         existing_network=answers.network,
+        existing_storage=answers.storage,
         instance_type=answers.instance.model_copy(update={"price_usd_h": price.usd_h}),
         interfaces=answers.layout,
         image=answers.image,
@@ -181,7 +189,9 @@ class _Preflight:
                 interface.type == "efa-only" for interface in layout
             )
             self.problems.warnings += software_warnings(self.cluster, image.name, has_efa=has_efa)
+        zones = self._storage_zones(zones)
         network, zones = self._network(zones, offers, layout)
+        storage = self._storage(network)
         if instance and layout:
             catch(lambda: _check_size(self.cluster, instance))
         if not (who and instance and zones and image and bastion_image and layout) or (
@@ -202,6 +212,7 @@ class _Preflight:
             ssh_from=ssh_from,
             layout=layout,
             network=network,
+            storage=storage,
             boundary=boundary,
         )
 
@@ -301,6 +312,29 @@ class _Preflight:
                 " storage.shared.type efs",
             )
             self.problems.errors.append(error)
+
+    def _storage_zones(self, zones: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """Return the zones in which the nodes can mount the file system that the file names."""
+        found = self.problems.catch(self.requests.storage.result)
+        if found is None or zones is None:
+            return zones
+        self.problems.warnings += storage_warnings(found)
+        return self.problems.catch(lambda: storage_zones(found, zones))
+
+    def _storage(self, network: ExistingNetwork | None) -> ExistingStorage | None:
+        """Return the file system that the file names, after a check that the nodes reach it."""
+        if network is None or self.requests.storage.exception():
+            return None
+        found, vpc = self.requests.storage.result(), self.requests.network.result()
+        if found is None or vpc is None:
+            return None
+        ranges = {subnet.id: subnet.cidr for subnet in vpc.subnets}
+        subnets = {
+            zone: ranges[subnet] for zone, subnet in network.subnets.items() if zone in found.groups
+        }
+        storage, problems = storage_access(found, vpc.vpc, subnets)
+        self.problems.errors += problems
+        return storage
 
     def _network(
         self,

@@ -18,6 +18,7 @@ from provision.capacity.reservations import find_reservation
 from provision.permissions.actions import features_of, needed
 from provision.permissions.check import Missing, RoleOfNodes, missing_permissions
 from provision.preflight.existing_network import Vpc, find_network
+from provision.preflight.existing_storage import FoundStorage, find_storage
 from provision.preflight.launch_pins import sent_user_data
 from provision.preflight.node_role import check_sessions, find_role
 from provision.preflight.quotas import Clients, check_elastic_ips, check_vpcs
@@ -41,6 +42,7 @@ class Requests:
     ssh_from: Future[str]
     reservation: Future[tuple[Reservation, str] | None]
     network: Future[Vpc | None]
+    storage: Future[FoundStorage | None]
     elastic_ips: Future[None]
     vpcs: Future[None]
     sent: Future[str]
@@ -77,6 +79,7 @@ def send_requests(
         ssh_from=pool.submit(ssh_source_range, cluster, target, before),
         reservation=pool.submit(find_reservation, ec2, cluster, before.zone if before else None),
         network=pool.submit(find_network, ec2, cluster),
+        storage=pool.submit(find_storage, target, cluster),
         elastic_ips=pool.submit(check_elastic_ips, cluster, addresses, clients),
         vpcs=pool.submit(check_vpcs, cluster, clients),
         sent=pool.submit(sent_user_data, ec2, before),

@@ -66,7 +66,7 @@ def find_losses(name: str, target: Target, cluster_id: str | None = None) -> Los
         seconds_up=(now - (record.created if record else since)).total_seconds(),
         spent_usd=spent_usd([*instances, *others], now, record.resolved if record else None),
         data=tuple(_data(alive, others)),
-        stays=tuple(_stays(record)) if record else (),
+        stays=tuple(used_resources(record)) if record else (),
     )
 
 
@@ -87,7 +87,7 @@ def _data(instances: Sequence[Resource], others: Sequence[Resource]) -> Iterator
             yield f"local disks of {number} x {name}, {entry.local_nvme_gb} GB each"
 
 
-def _stays(record: ClusterRecord) -> Iterator[str]:
+def used_resources(record: ClusterRecord) -> Iterator[str]:
     """Yield what the cluster uses and did not create."""
     reservation, network = record.resolved.reservation, record.resolved.existing_network
     if reservation is not None and reservation.is_block:
@@ -96,6 +96,9 @@ def _stays(record: ClusterRecord) -> Iterator[str]:
         yield f"capacity reservation {reservation.id}, which costs as much as its instances"
     if network is not None:
         yield f"network {network.vpc}"
+    shared, storage = record.resolved.cluster.storage.shared, record.resolved.existing_storage
+    if storage is not None and shared is not None:
+        yield f"file system {storage.id} ({shared.type}) with its data"
 
 
 def _type(instance: Resource) -> str:

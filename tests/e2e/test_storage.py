@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, run_file
-from tests.e2e.region import what_bills
+from tests.e2e.region import client, ec2, what_bills
 from tests.e2e.test_software import reboot
 from tests.engine.machines import wait_for
+from tests.infra.somebodys_network import SomebodysNetwork
 
 pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 NO_CHANGE = "0 to create, 0 to change, 0 to replace, 0 to delete"
@@ -99,3 +100,80 @@ def its_file_system_goes_with_the_cluster(gpuctl: Gpuctl) -> None:
     gpuctl("--lab", "down", "shared", "--yes")
     assert what_bills(gpuctl, "shared") == {}
     assert list(gpuctl.lab.file_systems.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["efs", "fsx-lustre"])
+def test_a_file_system_that_exists_is_mounted_and_outlives_the_cluster(
+    gpuctl: Gpuctl, tmp_path: Path, kind: str
+) -> None:
+    network = "10.215" if kind == "efs" else "10.216"
+    theirs = SomebodysNetwork.make(ec2(gpuctl), f"{network}.0.0/16")
+    subnet = theirs.public(f"{network}.0.0/24")
+    theirs.ec2.modify_vpc_attribute(VpcId=theirs.vpc, EnableDnsHostnames={"Value": True})
+    files, group = somebodys_files(gpuctl, theirs, subnet, kind)
+    (gpuctl.lab.file_systems / files / "dataset").write_text("theirs\n")
+    file = cluster_file(
+        *(tmp_path, "guest"),
+        network={"vpc": theirs.vpc, **DIRECT},
+        storage={"shared": {"type": kind, "id": files, "path": "/data"}},
+    )
+    output = gpuctl("--lab", "up", str(file), "--yes")
+    assert (
+        f"Storage: {kind} {files} at /data of every node, which exists: gpuctl never changes or"
+        f" removes it; the nodes join {group}\n"
+    ) in output
+    assert gpuctl("--lab", "exec", "guest", "--", "cat /data/dataset") == (
+        "--- node[0-1]\ntheirs\n"
+    )
+    assert f"  uses file system {files} ({kind}) with its data\n" in gpuctl(
+        "--lab", "status", "guest"
+    )
+    assert NO_CHANGE in gpuctl("--lab", "up", str(file), "--yes")
+    gone = gpuctl("--lab", "down", "guest", "--yes")
+    assert f"  stays: file system {files} ({kind}) with its data\n" in gone
+    gpuctl("--lab", "gc", "--region", "us-east-1", "--remove", "--yes")
+    assert what_bills(gpuctl, "guest") == {}
+    assert (gpuctl.lab.file_systems / files / "dataset").read_text() == "theirs\n"
+    service = client(gpuctl, "efs" if kind == "efs" else "fsx")
+    assert [each["FileSystemId"] for each in service.describe_file_systems()["FileSystems"]] == [
+        files
+    ]
+    if kind == "efs":
+        (target,) = service.describe_mount_targets(FileSystemId=files)["MountTargets"]
+        service.delete_mount_target(MountTargetId=target["MountTargetId"])
+    service.delete_file_system(FileSystemId=files)
+
+
+def somebodys_files(
+    gpuctl: Gpuctl, theirs: SomebodysNetwork, subnet: str, kind: str
+) -> tuple[str, str]:
+    """Make a file system in the subnet; return its id and the group whose members reach it."""
+    group = theirs.ec2.create_security_group(
+        GroupName="files", Description="files", VpcId=theirs.vpc
+    )["GroupId"]
+    ports = [(2049, 2049)] if kind == "efs" else [(988, 988), (1018, 1023)]
+    theirs.ec2.authorize_security_group_ingress(
+        GroupId=group,
+        IpPermissions=[
+            {
+                "IpProtocol": "tcp",
+                "FromPort": first,
+                "ToPort": last,
+                "UserIdGroupPairs": [{"GroupId": group}],
+            }
+            for first, last in ports
+        ],
+    )
+    if kind == "efs":
+        efs = client(gpuctl, "efs")
+        files = efs.create_file_system(CreationToken="theirs")["FileSystemId"]
+        efs.create_mount_target(FileSystemId=files, SubnetId=subnet, SecurityGroups=[group])
+        return files, group
+    made = client(gpuctl, "fsx").create_file_system(
+        FileSystemType="LUSTRE",
+        StorageCapacity=1200,
+        SubnetIds=[subnet],
+        SecurityGroupIds=[group],
+        LustreConfiguration={"DeploymentType": "SCRATCH_2"},
+    )
+    return made["FileSystem"]["FileSystemId"], group

@@ -379,6 +379,6 @@ def test_status_prints_the_end(
     status = ClusterStatus(
         name="demo", id="abcdefgh", owner="", region="us-east-1", state="ready", nodes=(),
         others=(), since=None, hourly_usd=None, spent_usd=None,
-        ends=ends.isoformat() if ends else None, idle_s=idle_s, problems=(),
+        ends=ends.isoformat() if ends else None, idle_s=idle_s, uses=(), problems=(),
     )  # fmt: skip
     assert status_lines(status) == ["demo: ready", *expected]
