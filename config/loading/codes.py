@@ -156,9 +156,9 @@ CODES: dict[str, Code] = {
         remedy="Write a size or speed within the limits that the message names.",
     ),
     "E214": Code(
-        "A storage key without effect, or one that the image cannot have.",
+        "A storage key without effect, or one that the image or the network cannot have.",
         "type: efs …",
-        remedy="Remove the key, or choose another image or type of storage.",
+        remedy="Remove the key, choose another image or type of storage, or name the VPC.",
     ),
     "E215": Code(
         "A folder that is taken.",
