@@ -1,9 +1,10 @@
 """The way of `gpuctl drift`: compare AWS with the state that the last `up` left."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from config.cluster.resolved import Resolved
 from config.errors import InputError
 from config.progress import Progress, Reporter
 from config.target import Target
@@ -13,6 +14,7 @@ from infra.stack.stack import Stack
 from provision.aws.account import caller, check_account, resolve_credentials
 from provision.aws.resources import KINDS, Resource, find_all
 from provision.nodes.foreign_tags import foreign_tags, is_foreign
+from provision.preflight.existing_storage import find_storage, storage_zones
 from provision.state.store import ClusterStore
 
 
@@ -31,7 +33,8 @@ class Drift:
 
     `changes` are updates and deletions of resources in the state. `unknown` are resources with the
     cluster's tags that are not in the state, such as `volume vol-0123`. `foreign_tags` are tags
-    that are not gpuctl's, on the other resources; they are no differences.
+    that are not gpuctl's, on the other resources; they are no differences. `storage` says why nodes
+    cannot mount the file system of `storage.shared.id` any more.
     """
 
     name: str
@@ -40,11 +43,12 @@ class Drift:
     changes: tuple[Change, ...]
     unknown: tuple[str, ...]
     foreign_tags: tuple[ForeignTag, ...] = ()
+    storage: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Return whether AWS has what the state has."""
-        return not self.changes and not self.unknown
+        """Return whether AWS has what the state has, and the file system that the file names."""
+        return not self.changes and not self.unknown and not self.storage
 
 
 def drift(name: str, target: Target, report: Reporter) -> Drift:
@@ -89,7 +93,18 @@ def drift(name: str, target: Target, report: Reporter) -> Drift:
         stack_drift.changes,
         tuple(f"{resource.kind} {resource.id}" for resource in unknown),
         tuple(others),
+        tuple(_storage_problems(resolved, target)),
     )
+
+
+def _storage_problems(resolved: Resolved, target: Target) -> Iterator[str]:
+    """Yield why the file system that the file names cannot be mounted in the cluster's zone."""
+    try:
+        found = find_storage(target, resolved.cluster)
+        if found is not None:
+            storage_zones(found, (resolved.zone,))
+    except InputError as error:
+        yield error.message
 
 
 def _unknown(tagged: Sequence[Resource], ids: Collection[str]) -> list[Resource]:

@@ -27,11 +27,15 @@ def drift_lines(drift: "Drift") -> "Iterator[str]":
         yield from (f"      {detail}" for detail in change.details)
     for resource in drift.unknown:
         yield f"  + {resource}: it has the cluster's tags, and is not in Pulumi's state"
+    yield from (f"  - {problem}" for problem in drift.storage)
     gone = sum(change.op == "delete" for change in drift.changes)
     yield (
-        f"Drift: {len(drift.changes) - gone} changed, {gone} gone, {len(drift.unknown)} added."
+        f"Drift: {len(drift.changes) - gone} changed, {gone + len(drift.storage)} gone,"
+        f" {len(drift.unknown)} added."
         " `gpuctl up FILE` undoes changes and losses; `gpuctl down` removes what was added."
     )
+    if drift.storage:
+        yield "gpuctl did not create the file system, and cannot bring it back."
     yield from _foreign_tags(drift)
 
 

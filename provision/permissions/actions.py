@@ -144,13 +144,13 @@ NEEDS = (
     _own("plan up down run status drift gc", "iam:GetRole iam:GetInstanceProfile", "role"),
     # File systems that exist (provision/preflight/existing_storage.py).
     _own(
-        "plan up",
+        "plan up drift",
         "elasticfilesystem:DescribeFileSystems elasticfilesystem:DescribeMountTargets"
         " elasticfilesystem:DescribeMountTargetSecurityGroups DescribeSecurityGroups",
         "their-efs",
     ),
     _own(
-        "plan up",
+        "plan up drift",
         "fsx:DescribeFileSystems DescribeNetworkInterfaces DescribeSecurityGroups",
         "their-fsx",
     ),

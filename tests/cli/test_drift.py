@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 import provision.drift
 from cli.main import app
+from config.cluster.cluster_file import Shared, Storage
 from config.errors import InputError
 from config.target import Target
 from infra.stack.changes import Change, Refreshed
@@ -171,3 +172,20 @@ def test_tags_of_others_have_lines_of_their_own_and_the_exit_code_stays_zero(
     }
     ec2.delete_tags(Resources=subnets, Tags=[{"Key": "by"}, {"Key": "number"}])
     assert drift().stdout.splitlines()[2:] == [f'  by="hand": VPC {known}']
+
+
+def test_a_file_system_that_has_gone_is_a_difference(known: str, remembered: Target) -> None:
+    record = with_id("aaaa", account="123456789012")
+    shared = Shared(type="efs", id="fs-0123456789abcdef0")
+    cluster = record.resolved.cluster.model_copy(update={"storage": Storage(shared=shared)})
+    resolved = record.resolved.model_copy(update={"cluster": cluster})
+    ClusterStore(remembered).write(record.model_copy(update={"resolved": resolved}))
+    done = drift()
+    assert done.exit_code == 3
+    assert done.stdout.splitlines() == [
+        "Changed outside of gpuctl since the last `gpuctl up` of demo:",
+        "  - storage.shared.id: fs-0123456789abcdef0 is no EFS of this account in us-east-1",
+        "Drift: 0 changed, 1 gone, 0 added. `gpuctl up FILE` undoes changes and losses;"
+        " `gpuctl down` removes what was added.",
+        "gpuctl did not create the file system, and cannot bring it back.",
+    ]
