@@ -12,6 +12,7 @@ from engine.contract.event import Event
 from engine.contract.plan import LaunchPlan
 from engine.record.events import event_json, has_output
 from engine.record.journal_copy import evidence_folder
+from engine.record.metrics_record import fetch_record
 from engine.record.result import RunResult
 from engine.record.run_errors import KnownRun, RunGoesOn, RunLost
 from engine.session.following import OnEvent
@@ -19,7 +20,6 @@ from engine.session.head import ClusterBusy, NotStarted
 from engine.session.session import Answer, OnInterrupt
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
-from operations.kept_metrics import keep_metrics
 from operations.lab_evidence import LabEvidence
 from operations.lost_head import head_watch
 from operations.run_healing import Healing
@@ -176,7 +176,7 @@ class RunClient:
         run, inventory, watcher = self._run, self._inventory, self._watcher
         with ending(inventory, run.run_id, watcher):
             try:
-                keep_metrics(run.run_id, inventory, self.runs, watcher)
+                _keep_metrics(run.run_id, inventory, self.runs, watcher)
                 outputs = fetch(run, inventory, self.runs, watcher)
                 if self._lab is not None:
                     self._lab.wait()
@@ -201,3 +201,24 @@ class RunClient:
             self._lab.see(event)
         if self._healing is not None:
             self._healing.see(event)
+
+
+_METRICS_S = 60
+"""Seconds to wait for the head: the cluster bills."""
+
+
+def _keep_metrics(run_id: str, inventory: Inventory, runs: Path, watcher: Watcher) -> None:
+    """Fetch the run's metrics from the head. An error is only a warning."""
+
+    async def fetch() -> None:
+        async with asyncio.timeout(_METRICS_S):
+            await fetch_record(inventory, run_id, runs)
+
+    try:
+        asyncio.run(fetch())
+    except TimeoutError:
+        watcher.warn(f"metrics did not come back: no answer within {_METRICS_S} s")
+    except (GpuctlError, OSError) as error:
+        watcher.warn(f"metrics did not come back: {error}")
+    except KeyboardInterrupt:
+        watcher.warn("metrics did not come back: interrupted")

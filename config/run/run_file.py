@@ -18,10 +18,22 @@ from config.run.elastic import MOST_NODES, NNODES, NodeCount
 from config.run.env import NAME_FORM, Env, EnvName, SweptText
 from config.run.image_reference import IMAGE_FORM, IMAGE_REFERENCE, ImageName
 from config.run.notify import RunNotify
-from config.run.placement import Placement
 from config.run.requirements import REQUIREMENT_FORMS, Requires
 from config.run.retry import MaxDuration, NoOutputTimeout, RunRetry, StartupTimeout
 from config.run.size import SIZE, Size
+
+
+class Placement(Model):
+    """The placement of ranks by mpirun."""
+
+    by: Literal["node", "slot"] = Field(
+        default="slot",
+        description="`slot`: a node is filled before the next; `node`: ranks go round the nodes.",
+    )
+    bind: Literal["none", "core", "numa", "socket"] = Field(
+        default="none", description="What a rank is bound to."
+    )
+
 
 StartupOrder = Literal["any", "master-first", "workers-first"]
 PresetName = Literal["efa", "infiniband", "roce", "hcc", "tcp", "none"]

@@ -218,7 +218,7 @@ class LaunchPlan:
     nodes, before they power off; empty without shared storage, and if the cluster stays.
     `code` is the run's working folder; without it jobs start in the home.
     `least_nodes` is the number of nodes with which the run may go on after it has lost some, and
-    `sizes` are its plans on fewer nodes (plan/elastic_plans.py), if the run file has a range and
+    `sizes` are its plans on fewer nodes (plan/launch_plan.py), if the run file has a range and
     `retry`.
     `is_spot` means that AWS may reclaim the nodes. With `workers-done` the run ends when every
     node with the role `worker` has exited with 0. `programs` are the programs of nccl-tests that

@@ -5,17 +5,17 @@
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
 from config.run.elastic import NodeRange
 from config.run.env import Secret
 from config.run.run_file import NcclTests, Run
+from engine.agent.head.resizing import stand_in_address
 from engine.contract.codec import from_json
 from engine.contract.node_plan import CodePlan, ImagePlan, NodePlan
 from engine.contract.plan import CommonTexts, LaunchPlan, RetryPlan, Size, SizedNode, Sweep
-from engine.plan.elastic_plans import stand_ins
 from engine.plan.environment import has_work_folder, node_environment, variables_of
 from engine.plan.gates import plan_sweep
 from engine.plan.job_software import missing_software
@@ -148,7 +148,7 @@ def _sizes(
 
 def _size(run: Run, inventory: Inventory, run_id: str, nodes: tuple[Node, ...]) -> Size:
     """Return the plan on as many nodes as these, whichever nodes will be left."""
-    nodes = stand_ins(nodes)
+    nodes = _stand_ins(nodes)
     job, launch = _launch(run, inventory, run_id, nodes)
     plans = [_node_plan(job, launch, inventory, rank) for rank in range(len(nodes))]
     common = CommonTexts.of(plans)
@@ -237,3 +237,16 @@ def _code(run: Run, tree: Tree | None) -> CodePlan | None:
         return None
     tree_fields = {"tree": tree.digest, "files": len(tree.files), "size": tree.size} if tree else {}
     return from_json(CodePlan, {"outputs": run.outputs, **tree_fields})
+
+
+def _stand_ins(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return the nodes with stand-ins for their addresses.
+
+    A run with `nodes: {min: 2, max: 4}` that has lost a node goes on with three. The head cannot
+    plan, so hostfile, ranks and environment for three nodes are in the launch plan already
+    (engine/agent/head/resizing.py).
+    """
+    return tuple(
+        node.model_copy(update={"rank": rank, "private_ip": stand_in_address(rank)})
+        for rank, node in enumerate(nodes)
+    )

@@ -113,3 +113,30 @@ TYPES: Mapping[str, str] = {
     "preset": "write a template: `gpuctl templates` lists them",
 }
 """The types of dstack's files that are no tasks, and what to do instead."""
+
+
+def dstack_reference() -> str:
+    """Return the generated part of docs/look-up/dstack-keys.md: answers, keys and other types."""
+    answers = [f"| *{answer}* | {meaning} |" for answer, meaning in ANSWERS.items()]
+    keys = [f"| `{key.name}` | *{key.answer}* | {key.text} |" for key in KEYS]
+    types = [f"| `{name}` | {instead} |" for name, instead in TYPES.items()]
+    return "\n".join(
+        [
+            "## Every key",
+            "",
+            "| gpuctl | |",
+            "| --- | --- |",
+            *answers,
+            "",
+            "| key | gpuctl | how, or why not |",
+            "| --- | --- | --- |",
+            *keys,
+            "",
+            "## Other types",
+            "",
+            "| `type` | instead |",
+            "| --- | --- |",
+            *types,
+            "",
+        ]
+    )

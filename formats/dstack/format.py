@@ -9,8 +9,7 @@ from config.mistakes import Mistake
 from config.yaml.marked_yaml import Document
 from formats.converted import document_with
 from formats.dstack.dstack_file import DstackFile
-from formats.dstack.dstack_keys import DSTACKS_ALONE, KEYS, TYPES
-from formats.dstack.dstack_reference import dstack_reference
+from formats.dstack.dstack_keys import DSTACKS_ALONE, KEYS, TYPES, dstack_reference
 from formats.dstack.dstack_task import task
 from formats.dstack.task_retry import RETRY_FORMS, is_dstacks
 

@@ -1,6 +1,7 @@
 """The workspace of a cluster's stack: its folders on this machine, its backend, its environment."""
 
 import os
+import secrets
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -11,10 +12,9 @@ from pulumi import automation
 
 from config.bucket import engine_url
 from config.errors import InfraError
-from config.files import write_new
+from config.files import write_new, write_whole
 from config.folders import cache_home
 from config.target import Target
-from infra.stack.passphrase import passphrase
 from infra.stack.plugins import NO_DOWNLOADS
 
 PROJECT = "gpuctl"
@@ -128,3 +128,33 @@ def _environment(name: str, target: Target) -> dict[str, str]:
             )
         environment["PULUMI_DEBUG_PROVIDERS"] = f"aws:{port}"
     return environment
+
+
+SHARED_PASSPHRASE = "gpuctl"  # noqa: S105  (it protects nothing)
+SHARED_SETTINGS = (
+    "encryptionsalt: v1:MYQ0pHQBVu4=:v1:pHP7r23fvq8GlYkA:G+O74L5EgOGyzMBvODagbs6f0AYHtw==\n"
+)
+"""A stack's settings as the Pulumi engine writes them for SHARED_PASSPHRASE. The same salt for all
+makes every machine's settings fit every stack."""
+
+
+def passphrase(folder: Path, target: Target) -> str:
+    """Return the passphrase of the stack; the folder has its settings and its name.
+
+    The Pulumi engine requires one for every stack, although gpuctl keeps no secret in Pulumi. In a
+    bucket it is the same for everybody, so that colleagues can read the stack. The settings decide:
+    those of a bucket's stack may be left here when a colleague has removed it.
+    """
+    settings = folder / f"Pulumi.{folder.name}.yaml"
+    if target.bucket is not None and not settings.exists():
+        write_whole(settings, SHARED_SETTINGS)
+    if settings.exists() and settings.read_text() == SHARED_SETTINGS:
+        return SHARED_PASSPHRASE
+    return _own_passphrase(target.state / "passphrase")
+
+
+def _own_passphrase(path: Path) -> str:
+    """Return the passphrase of this machine; create it if missing, for its owner only."""
+    if not path.exists():
+        write_new(path, secrets.token_urlsafe(32))
+    return path.read_text()

@@ -1,6 +1,6 @@
 """The plan of a run on fewer nodes: the texts that the client made for that number, filled in.
 
-The client plans each size of an elastic run beforehand (plan/elastic_plans.py), for nodes with
+The client plans each size of an elastic run beforehand (plan/launch_plan.py), for nodes with
 stand-in addresses, because only it can plan. Which nodes are left is known later.
 """
 

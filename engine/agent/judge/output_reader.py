@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.agent.judge.case_progress import CaseProgress
 from engine.agent.judge.failures import explain
 from engine.agent.judge.output_checks import Judge, judged
 from engine.agent.judge.table_events import TableEvents
@@ -108,3 +107,28 @@ class OutputReader:
         heard, verdict = self._judge.end(verdict)
         events = [*heard, *judged(others), *self._tables.final_changes(heard)]
         return events[self._recorded_at_end :], verdict
+
+
+class CaseProgress:
+    """The case that runs, and the time of the first one."""
+
+    def __init__(self, plan: LaunchPlan) -> None:
+        cases = plan.sweep.cases if plan.sweep else ()
+        self._titles = {case.number: case.title for case in cases}
+        self._number = 0
+        self._begun: float | None = None
+
+    def start(self, number: int, time: float) -> CaseStarted | None:
+        """Return the event of the case that runs at this time, once, with the seconds left.
+
+        The estimate is the average time of the cases that have ended, for each of the others.
+        """
+        if number == self._number or number not in self._titles:
+            return None
+        self._number = number
+        if self._begun is None:
+            self._begun = time
+        of, ended = len(self._titles), number - 1
+        left = (time - self._begun) / ended * (of - ended) if ended else None
+        left_s = None if left is None else round(left, 1)
+        return CaseStarted(number, of, self._titles[number], left_s)

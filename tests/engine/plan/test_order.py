@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.plan.order import order_nodes
+from engine.plan.node_choice import order_nodes
 from nodes.inventory import Node
 
 

@@ -25,8 +25,7 @@ from engine.agent.head.queue import (
 )
 from engine.agent.journal import run_secrets_file
 from engine.agent.journal.clock import steady
-from engine.plan.node_choice import choose_nodes
-from engine.plan.order import order_nodes
+from engine.plan.node_choice import choose_nodes, order_nodes
 from nodes.inventory import Inventory
 from tests.engine.conftest import make_inventory, make_run
 
