@@ -29,6 +29,7 @@ NOTIFY_CASES: list[tuple[str, list[str]]] = [
             ("ftp://example.com/x", f"which does not begin with https:// and a host; {ADDRESS}"),
             ("SLACK_WEBHOOK", f"which does not begin with https:// and a host; {ADDRESS}"),
             ('"https://example.com/a b"', f"which is no URL; {ADDRESS}"),
+            ('"https://example.com/a\\x7Fb"', f"which is no URL; {ADDRESS}"),
             ("https://example.com:x/", f"which is no URL; {ADDRESS}"),
             ("https://[::1/", f"which is no URL; {ADDRESS}"),
             ("https://exämple.com/", f"which is no URL; {ADDRESS}"),

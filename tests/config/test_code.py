@@ -128,6 +128,16 @@ def test_what_is_refused_is_located(tmp_path: Path) -> None:
         "run.yaml:5:15: E241 'outputs[1]' is 'a**', where ** is a part of a name; write ** alone"
         " between two /: logs/**/*.json",
     ]
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    assert complaints(tmp_path, "files: [pipe, loop]\n") == [
+        "run.yaml:4:9: E242 'files[0]' is 'pipe': it is a pipe, not a regular file; name a"
+        " regular file or a folder",
+        f"run.yaml:4:15: E242 'files[1]': {tmp_path}/loop cannot be read: Too many levels of"
+        " symbolic links; make it readable, or name it in .gpuctlignore",
+    ]
+    (tmp_path / "pipe").unlink()
+    (tmp_path / "loop").unlink()
     assert complaints(tmp_path, "workdir: .\nfiles: [small]\ncode_limit: 1K\n") == [
         "run.yaml:4:10: W241 links lead out of the working folder: out; on the nodes they lead to"
         " what those have at that path",

@@ -31,6 +31,7 @@ def test_fold(names: tuple[str, ...], folded: str) -> None:
         ("node[0-2,5],bastion", ("node0", "node1", "node2", "node5", "bastion")),
         ("node1, node0", ("node1", "node0")),
         ("node[1,1],node1", ("node1",)),
+        ("node[3-3]", ("node3",)),
     ],
 )
 def test_expand(text: str, names: tuple[str, ...]) -> None:

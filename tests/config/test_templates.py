@@ -55,6 +55,12 @@ commands: [one, two]
 """
 
 
+def test_names_of_secrets_in_a_list_are_laid_over_a_mapping(users: Path) -> None:
+    (users / "base.yaml").write_text(MPI)
+    run = load_run(extending(users, "extends: base\ntype: mpi\nname: mine\nenv: [TOKEN, A=9]\n"))
+    assert run.env == {"A": "9", "B": "two", "TOKEN": Secret(secret="TOKEN")}
+
+
 def test_mappings_merge_and_all_else_replaces(users: Path) -> None:
     (users / "base.yaml").write_text(MPI)
     run = load_run(
