@@ -5,13 +5,12 @@ import that takes longer than all the rest of `gpuctl --help`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from cli.options import SHARED, Options
-from cli.words import named_lab, own_words
 
 DOCS = "docs"
 """Where the documentation is, from the top of gpuctl's source."""
@@ -144,7 +143,7 @@ def _split(
         for word in (*param.opts, *param.secondary_opts)
     }
     end = own_words(args, values, arguments)
-    return [named_lab(word) for word in args[:end]], args[end:]
+    return [_named_lab(word) for word in args[:end]], args[end:]
 
 
 def _joined(words: list[str]) -> list[str]:
@@ -216,3 +215,26 @@ def _paragraphs(text: str | None) -> Iterator[str]:
 
 def _short(text: str | None) -> str:
     return next(_paragraphs(text)).replace("\n", " ")
+
+
+def own_words(words: Sequence[str], options: Mapping[str, bool], arguments: float) -> int:
+    """Return how many of the first words are gpuctl's own: its options and its arguments.
+
+    `options` says of each option whether a value follows it. After `arguments` arguments the first
+    word that is no option of ours begins the rest; so does `--`, wherever it is.
+    """
+    place = seen = 0
+    while place < len(words) and words[place] != "--":
+        word = words[place]
+        name = word.partition("=")[0]
+        is_argument = not word.startswith("-") or word == "-"
+        if seen >= arguments and (is_argument or name not in options):
+            break
+        seen += is_argument
+        place += 2 if options.get(word) else 1
+    return min(place, len(words))
+
+
+def _named_lab(word: str) -> str:
+    """Return `--lab=NAME` as the option `--lab-name=NAME`; any other word as it is."""
+    return f"--lab-name={word[6:]}" if word.startswith("--lab=") else word

@@ -47,7 +47,6 @@ from provision.preflight.image_software import software_warnings
 from provision.preflight.launch_pins import keep_launch_fields, machine_fields
 from provision.preflight.new_bastion import add_granted_keys
 from provision.preflight.problems import Problems
-from provision.preflight.public_keys import public_keys
 from provision.preflight.quotas import check_vcpus
 from provision.preflight.region import check_region
 from provision.preflight.requests import Requests, send_requests
@@ -55,6 +54,7 @@ from provision.preflight.ssh_access import (
     check_access,
     check_addresses,
 )
+from provision.setup.nodes_key import public_keys
 from provision.setup.session_manager import check_plugin
 from provision.state.record import ClusterRecord
 from provision.state.store import ClusterStore

@@ -1,6 +1,6 @@
-"""The key with which the nodes of a cluster reach each other.
+"""The keys that a cluster's machines accept: the client's, and the one between nodes.
 
-It is not the client's key: a node cannot enter the bastion. Every node has the private key in
+The nodes' key is not the client's: a node cannot enter the bastion. Every node has the private key in
 root's `~/.ssh`, and new nodes accept it from their first boot. So it also opens new nodes to a
 colleague's machine, which has no other key that they accept; it reads it from an older node.
 """
@@ -9,12 +9,15 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
+from config.cluster.resolved import Resolved
 from config.errors import GpuctlError, InputError, NodeError
-from nodes.identity import has_cluster_key
+from config.target import Target
+from nodes.identity import cluster_key, has_cluster_key
 from nodes.inventory import Inventory, Node
 from nodes.keys import ensure_key, public_of
 from nodes.login import login_options
 from nodes.ssh import Connections, connect
+from provision.state.shared import cluster_folder
 
 GRANTED = "(granted by gpuctl)"
 """The end of a granted key's line in authorized_keys, where its comment is."""
@@ -105,3 +108,21 @@ def _parsed(node: Node, text: str, public: str) -> NodesKey:
     if public_of(private + end).split()[:2] != public.split()[:2]:
         raise NodeError(f"{node.name}: its ~/.ssh/id_ed25519 is not the key of the nodes", "")
     return NodesKey(private + end, public, tuple(granted.splitlines()), is_from_node=True)
+
+
+def public_keys(
+    name: str, before: Resolved | None, target: Target, *, refresh: bool
+) -> tuple[str, str]:
+    """Return the public key of the cluster, and that of its nodes; make those of a new cluster.
+
+    On a colleague's machine, which has no private key of the cluster, they are the record's. The
+    nodes' one is in the user data of nodes, and is the record's too unless `refresh`: other user
+    data replace every node.
+    """
+    place = cluster_folder(name, target)
+    if before is not None and not has_cluster_key(place):
+        return before.public_key, before.nodes_public_key
+    public = ensure_key(cluster_key(place), f"gpuctl {name}")
+    if before is not None and not refresh:
+        return public, before.nodes_public_key
+    return public, ensure_nodes_key(place, name).public

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from cli.options import Options, chosen_target, output
-from cli.parser import Command, CommandForNode, CommandForNodes, CommandGroup
-from cli.words import own_words
+from cli.parser import Command, CommandForNode, CommandForNodes, CommandGroup, own_words
 from tests.cli.test_command import gpuctl
 
 
