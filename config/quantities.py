@@ -1,5 +1,7 @@
 """Amounts as people read them: dollars, bytes, seconds."""
 
+from datetime import UTC, datetime
+
 
 def money(amount: float | None) -> str:
     """Return `$43.92`, or `unknown`."""
@@ -29,3 +31,8 @@ def elapsed(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m {whole % 60:02d}s"
     return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+
+
+def age(moment: datetime) -> str:
+    """Return how long ago the moment was: `12s ago`."""
+    return f"{elapsed(max(0.0, (datetime.now(UTC) - moment).total_seconds()))} ago"

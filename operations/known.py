@@ -5,10 +5,13 @@ What a bucket or a run that is not over needs is in modules that commands execut
 """
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 
 from config.bucket import bucket_of
 from config.errors import InputError
 from engine.record.history import History, RunRecord
+from engine.record.journal_copy import last_heard
 from operations import lost_head, queue_places, shared_journals, shared_runs
 from operations.chosen_target import ChosenTarget
 from operations.watcher import LoggingWatcher, Watcher
@@ -28,11 +31,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run as it is now. `place` is its place in the queue of its cluster's head, if it waits."""
+    """A run as it is now. `place` is its place in the queue of its cluster's head, if it waits.
+
+    `heard` is when this machine last heard of the run; None for one that is over: it changes no
+    more.
+    """
 
     record: RunRecord
     status: str
     place: int | None = None
+    heard: datetime | None = None
 
 
 def history(chosen: ChosenTarget, *, watcher: Watcher = LoggingWatcher()) -> tuple[RunRecord, ...]:
@@ -57,19 +65,29 @@ def list_runs(
     for error in lost:
         watcher.warn(error.message)
     if lost:
-        with History(chosen.state / "runs") as runs:
-            records = tuple(runs.find(record.run_id) for record in records)
+        with History(chosen.state / "runs") as kept:
+            records = tuple(kept.find(record.run_id) for record in records)
     places: dict[str, int] = {}
     if any(record.status == "queued" for record in records):
         places = queue_places.queue_places(chosen, records, watcher)
-    return tuple(_listed(record, places) for record in records)
+    runs = chosen.state / "runs"
+    return tuple(
+        _listed(record, places.get(record.run_id), heard(runs, record)) for record in records
+    )
 
 
-def _listed(record: RunRecord, places: dict[str, int]) -> ListedRun:
-    place = places.get(record.run_id)
+def _listed(record: RunRecord, place: int | None, known: datetime | None) -> ListedRun:
     if record.status != "queued" or place is None:
-        return ListedRun(record, record.status)
-    return ListedRun(record, "queued", place) if place else ListedRun(record, "running")
+        return ListedRun(record, record.status, heard=known)
+    now = datetime.now(UTC)  # its head was asked for its place
+    return ListedRun(record, "queued" if place else "running", place or None, now)
+
+
+def heard(runs: Path, record: RunRecord) -> datetime | None:
+    """Return when this machine last heard of the run; None for one that is over."""
+    if record.is_over:
+        return None
+    return last_heard(runs, record.run_id) or record.started
 
 
 def newest_run(chosen: ChosenTarget) -> RunRecord:

@@ -1,23 +1,48 @@
 """The clusters that exist: what AWS has, compared with this machine's records."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 
-from config.errors import InputError
+from config.errors import InputError, RunError, StateError
+from engine.record.history import History, RunRecord
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
+from operations.known import heard
 from provision import status
 from provision.state.store import ClusterStore
 from provision.status import ClusterStatus
 
-__all__ = ["ClusterStatus", "Inventory", "Overview", "cluster", "clusters", "inventory", "overview"]
+__all__ = [
+    "ClusterStatus",
+    "Inventory",
+    "LastRun",
+    "Overview",
+    "cluster",
+    "clusters",
+    "inventory",
+    "overview",
+]
+
+
+@dataclass(frozen=True)
+class LastRun:
+    """The newest run on a cluster, and when this machine last heard of it; None if it is over."""
+
+    record: RunRecord
+    heard: datetime | None
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The clusters by name, and an error for each record that cannot be read."""
+    """The clusters by name, and an error for each record that cannot be read.
+
+    `last_runs` has the newest run on each cluster that this machine knows, by the cluster's name.
+    """
 
     clusters: tuple[ClusterStatus, ...]
     record_errors: tuple[InputError, ...]
+    last_runs: Mapping[str, LastRun] = field(default_factory=dict)
 
     def named(self, name: str) -> tuple[ClusterStatus, ...]:
         """Return the clusters of that name; InputError if there is none, or in another account."""
@@ -34,7 +59,18 @@ def overview(chosen: ChosenTarget) -> Overview:
     if chosen.is_lab_down():
         return Overview((), ClusterStore(chosen.remembered()).errors())
     store = ClusterStore(chosen.target())
-    return Overview(status.clusters(store), store.errors())
+    return Overview(status.clusters(store), store.errors(), _last_runs(chosen))
+
+
+def _last_runs(chosen: ChosenTarget) -> dict[str, LastRun]:
+    """Return the newest run by cluster; none if the history cannot be read."""
+    runs = chosen.state / "runs"
+    try:
+        with History(runs) as history:
+            oldest_first = reversed(history.runs())
+            return {run.cluster: LastRun(run, heard(runs, run)) for run in oldest_first}
+    except (RunError, StateError):
+        return {}
 
 
 def clusters(chosen: ChosenTarget) -> tuple[ClusterStatus, ...]:

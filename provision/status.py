@@ -39,7 +39,7 @@ class NodeStatus:
     """An instance of a cluster; `state` is EC2's (`running`), or `missing`.
 
     `interrupted_at` is when AWS takes a spot instance back (ISO 8601), None without a notice.
-    `reason` is EC2's code for the state, empty if it gives none.
+    `reason` is EC2's code for the state, empty if it gives none. `type` is the instance type.
     """
 
     name: str
@@ -48,6 +48,8 @@ class NodeStatus:
     private_ip: str
     interrupted_at: str | None = None
     reason: str = ""
+    type: str = ""
+    zone: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class ClusterStatus:
     not known. `ends` is when the first machine powers off (ISO 8601), `idle_s` the seconds without
     work after which all do, which only a record has; None without such a limit. `uses` names what
     the cluster uses and did not create. `problems` are lines for people, each with a remedy.
+    `asked` is when AWS gave these facts; None if it was not asked.
     """
 
     name: str
@@ -77,6 +80,7 @@ class ClusterStatus:
     idle_s: int | None
     uses: tuple[str, ...]
     problems: tuple[str, ...]
+    asked: datetime | None = None
 
 
 def clusters(store: ClusterStore) -> tuple[ClusterStatus, ...]:
@@ -204,6 +208,7 @@ def status_of(
         idle_s=lifetime.idle if lifetime else None,
         uses=tuple(used_resources(record)) if record else (),
         problems=problems,
+        asked=now,
     )
 
 
@@ -336,6 +341,8 @@ def _nodes(
             if instance.id in taken_back and instance.state in ALIVE
             else None,
             reason=str((instance.attributes.get("StateReason") or {}).get("Code") or ""),
+            type=str(instance.attributes.get("InstanceType", "")),
+            zone=str(instance.attributes.get("Placement", {}).get("AvailabilityZone", "")),
         )
         for node, instance in sorted(instances.items(), key=lambda item: _rank(item[0]))
     )

@@ -8,7 +8,7 @@ import typer
 from cli.options import WatchOption, YesOption, chosen_target, output
 from config import duration
 from config.errors import InputError
-from config.quantities import money, size
+from config.quantities import age, money, size
 from operations import kept_logs, known
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ def ps(
 ) -> None:
     """List the runs: where, status, attempts, exit code, cost.
 
-    A run that is not over fails if AWS says that its head does not run any more. With a team's
-    bucket (`backend`), the runs of all are listed.
+    HEARD is how long ago this machine last heard of a run that is not over. Such a run fails if
+    AWS says that its head does not run any more. With a team's bucket (`backend`), the runs of all
+    are listed.
 
     $ gpuctl ps -n 20
     $ gpuctl ps --watch
@@ -53,7 +54,12 @@ def ps(
     with out.progress() as view:
         runs = known.list_runs(chosen, limit=number, watcher=view)
     values = [
-        {**run.record.model_dump(mode="json"), "status": run.status, "place": run.place}
+        {
+            **run.record.model_dump(mode="json"),
+            "status": run.status,
+            "place": run.place,
+            "heard": run.heard,
+        }
         for run in runs
     ]
     out.show(values, _lines(runs, out))
@@ -73,10 +79,11 @@ def _lines(runs: "Sequence[known.ListedRun]", out: "Output") -> Iterator[str]:
             "" if run.record.exit_code is None else str(run.record.exit_code),
             "" if run.record.cost_usd is None else money(run.record.cost_usd),
             f"{run.record.started:%Y-%m-%d %H:%M:%S}",
+            "" if run.heard is None else age(run.heard),
         )
         for run in runs
     )
-    head = ("RUN", "CLUSTER", "NODES", "STATUS", "ATTEMPTS", "EXIT", "COST", "STARTED")
+    head = ("RUN", "CLUSTER", "NODES", "STATUS", "ATTEMPTS", "EXIT", "COST", "STARTED", "HEARD")
     yield from out.table(head, rows, right=("NODES", "ATTEMPTS", "EXIT", "COST"))
 
 

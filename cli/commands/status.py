@@ -34,19 +34,29 @@ def status(
     """
     chosen, out = chosen_target(context), output(context)
     if watch:
-        out.watch(lambda: _lines(_named(operation.overview(chosen), cluster)))
+        out.watch(lambda: _lines(operation.overview(chosen), cluster))
         return
     overview = operation.overview(chosen)
-    clusters = _named(overview, cluster)
+    lines = _lines(overview, cluster)
     for error in overview.record_errors:
         out.warn(str(error))
-    out.show([asdict(status) for status in clusters], _lines(clusters))
+    out.show([_document(status, overview) for status in _named(overview, cluster)], lines)
 
 
 def _named(overview: "Overview", name: str | None) -> "tuple[ClusterStatus, ...]":
     return overview.clusters if name is None else overview.named(name)
 
 
-def _lines(clusters: "tuple[ClusterStatus, ...]") -> list[str]:
-    lines = [line for status in clusters for line in render.status_lines(status)]
+def _document(status: "ClusterStatus", overview: "Overview") -> dict[str, object]:
+    last = overview.last_runs.get(status.name)
+    run = None if last is None else {**last.record.model_dump(mode="json"), "heard": last.heard}
+    return {**asdict(status), "last_run": run}
+
+
+def _lines(overview: "Overview", name: str | None) -> list[str]:
+    lines = [
+        line
+        for status in _named(overview, name)
+        for line in render.status_lines(status, overview.last_runs.get(status.name))
+    ]
     return lines or ["No cluster exists."]

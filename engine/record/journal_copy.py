@@ -8,6 +8,7 @@ clients of the same run write the same bytes to the same places.
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 from config.errors import RunError
@@ -169,6 +170,15 @@ def _has_end(piece: Path) -> bool:
             if kind_of(line, "run_finished"):
                 return True
     return False
+
+
+def last_heard(runs: Path, run_id: str) -> datetime | None:
+    """Return when this machine last received an event of the run; None if it never has."""
+    newest = pieces(kept_path(runs, run_id, JOURNAL))[-1:]
+    try:
+        return datetime.fromtimestamp(newest[0].path.stat().st_mtime, UTC) if newest else None
+    except FileNotFoundError:  # another gpuctl removes it
+        return None
 
 
 def kept_files(runs: Path, run_id: str) -> list[Path]:
