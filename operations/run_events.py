@@ -20,14 +20,20 @@ __all__ = [
     "WholeLines",
     "event_json",
     "idle_cost_of",
+    "node_usd_h",
     "nodes_usd_h",
 ]
 
 
 def nodes_usd_h(inventory: Inventory) -> float | None:
     """Return the on-demand price of all nodes for an hour in dollars; None if it is not known."""
-    price = price_usd_h(inventory.instance_type)
+    price = node_usd_h(inventory)
     return None if price is None else len(inventory.nodes) * price
+
+
+def node_usd_h(inventory: Inventory) -> float | None:
+    """Return the on-demand price of a node for an hour in dollars; None if it is not known."""
+    return price_usd_h(inventory.instance_type)
 
 
 def idle_cost_of(event: GpusIdle, name: str, inventory: Inventory | None) -> IdleCost | None:

@@ -50,7 +50,7 @@ def show_end(ended: "EndedRun", view: "RunView", out: "Output") -> None:
     ended.check_teardown()
     if ended.teardown is not None:
         teardown_view(out)(ended.teardown)
-    view.next_steps(ended.result.run_id, is_removed=ended.teardown is not None)
+    view.next_steps(ended.result, is_removed=ended.teardown is not None)
     if out.as_json:
         view.end_json(ended.result, ended.cost_usd, ended.evidence, ended.outputs)
 

@@ -179,9 +179,14 @@ class RunView:
         if evidence is not None:
             self._out.say(f"Evidence: what was seen of the lost node is in {evidence}")
 
-    def next_steps(self, run_id: str, *, is_removed: bool) -> None:
-        """Say what goes on costing, and which commands come next; nothing with `--json`."""
-        inventory = self._inventory
+    def next_steps(self, result: "RunResult", *, is_removed: bool) -> None:
+        """Print the run's cost, what goes on costing, and the next commands; not with `--json`.
+
+        The teardown of a removed cluster has printed its cost.
+        """
+        inventory, run_id = self._inventory, result.run_id
+        if not is_removed and (usd := self._cost(result)) is not None:
+            self._out.note(f"The run has cost about {money(usd)} at list price.")
         if inventory is not None and not is_removed:
             price = run_events.nodes_usd_h(inventory)
             rate = "" if price is None else f", and its nodes cost {money(price)} per hour"
@@ -190,6 +195,12 @@ class RunView:
                 " removes it"
             )
         self._out.note(f"Next: `gpuctl logs {run_id}`, `gpuctl report {run_id}`")
+
+    def _cost(self, result: "RunResult") -> float | None:
+        """Return the dollars for the run's nodes from its start to its end; None if not known."""
+        price = None if self._inventory is None else run_events.node_usd_h(self._inventory)
+        hours = (result.ended - result.started).total_seconds() / 3600
+        return None if price is None else price * len(self._names) * hours
 
     def _name(self, rank: int) -> str:
         return node_name(self._names, rank)
@@ -231,12 +242,13 @@ class RunView:
     ) -> None:
         """Print the result as one JSON document on stdout.
 
-        It has the tables, the cost of a removed cluster, and the folders with evidence of lost
-        nodes and with outputs, if there are any.
+        It has the tables, the cost of a removed cluster, that of the run's nodes, and the folders
+        with evidence of lost nodes and with outputs, if there are any.
         """
         value = result.model_dump(mode="json")
         value["tables"] = [table.model_dump(mode="json") for table in self._tables.tables]
         value["cost_usd"] = cost_usd
+        value["run_usd"] = self._cost(result)
         value["evidence"] = evidence
         value["outputs"] = outputs
         self._out.show(value, ())

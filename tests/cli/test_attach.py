@@ -260,7 +260,8 @@ def test_detached_attached_killed_and_attached_again_every_line_is_there_once(
     wanted = Counter(f"[node{rank}] {n}" for rank in (0, 1) for n in range(1, 801))
     for text in (second.text, gpuctl("logs", name).stdout, gpuctl("attach", name).stdout):
         assert Counter(line for line in text.splitlines() if line.startswith("[")) == wanted
-    verdict, goes_on, following = second.text.splitlines()[-3:]
+    verdict, cost, goes_on, following = second.text.splitlines()[-4:]
+    assert re.fullmatch(r"The run has cost about \$\d+\.\d\d at list price\.", cost)
     assert verdict.startswith(f"Run {name}: done in ")
     assert (
         goes_on

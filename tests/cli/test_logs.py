@@ -220,7 +220,10 @@ def test_ps_lists_the_newest_runs_alone(remembered: Target) -> None:
         history.mark_attempt("job-000001", 3)
     done = CliRunner().invoke(app, ["ps", "-n", "2"])
     head, *rows = done.stdout.splitlines()
-    assert head == "RUN         CLUSTER  NODES  STATUS  ATTEMPTS  EXIT  COST  STARTED"
+    assert (
+        head
+        == "RUN         CLUSTER  NODES  STATUS  ATTEMPTS  EXIT  COST  STARTED              HEARD"
+    )
     assert [row.split()[:5] for row in rows] == [
         ["job-000002", "demo", "2", "failed", "1"],
         ["job-000001", "demo", "2", "failed", "3"],

@@ -4,7 +4,7 @@ import contextlib
 import io
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
@@ -39,6 +39,38 @@ from engine.record.result import RunResult
 from tests.engine.conftest import make_inventory, make_plan
 
 NOTICE = NodeInterrupted(time=1795162145.0, rank=1, action="terminate", at="2026-11-20T08:11:01Z")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "is_removed", "expected"),
+    [
+        (2, False, ["The run has cost about $10.98 at list price."]),  # a quarter of an hour
+        (1, False, ["The run has cost about $5.49 at list price."]),
+        (2, True, []),  # the removal prints what the cluster has cost
+    ],
+)
+def test_a_run_on_a_kept_cluster_ends_with_its_cost(
+    nodes: int, is_removed: bool, expected: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = datetime(2026, 11, 28, tzinfo=UTC)
+    result = RunResult(
+        run_id="job-000001", status="done", exit_code=0, first_failed_rank=None,
+        first_failed_node=None, reason="", last_lines=(), started=start,
+        ended=start + timedelta(minutes=15),
+    )  # fmt: skip
+    view = RunView(make_plan(nodes=nodes), Out(), make_inventory(2))
+    view.next_steps(result, is_removed=is_removed)
+    goes_on = (
+        "Cluster demo goes on, and its nodes cost $43.92 per hour: `gpuctl down demo` removes it"
+    )
+    assert capsys.readouterr().out.splitlines() == [
+        *expected,
+        *([] if is_removed else [goes_on]),
+        "Next: `gpuctl logs job-000001`, `gpuctl report job-000001`",
+    ]
+    as_json = RunView(make_plan(nodes=nodes), Out(as_json=True), make_inventory(2))
+    as_json.end_json(result, None, None)
+    assert json.loads(capsys.readouterr().out)["run_usd"] == pytest.approx(nodes * 21.957642 / 4)
 
 
 @pytest.mark.parametrize(
