@@ -26,6 +26,8 @@ _BRINGS_ITS_OWN = re.compile(
     re.MULTILINE,
 )
 """Commands that install software, choose another environment, or start a container."""
+_FETCHES = re.compile(r"(?:^|[;&|])[ \t]*(?:source|\.)[ \t]|\b(?:curl|wget)[ \t]", re.MULTILINE)
+"""Commands that fetch programs, or take another environment from a file."""
 _OWN_VARIABLES = frozenset({"PATH", "PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME"})
 
 
@@ -38,12 +40,14 @@ def missing_software(
     image, for one that brings its software, and for nodes of which nothing is known.
     """
     texts = [_COMMENT.sub("", text) for text in commands_of(run)]
-    if run.image is not None or any(map(_BRINGS_ITS_OWN.search, (*texts, *scripts.values()))):
-        return
     roles = (run.env, *(role.env for role in run.roles.values()))
-    if any(_OWN_VARIABLES & set(env) for env in roles):
+    if run.image is not None or any(_OWN_VARIABLES & set(env) for env in roles):
         return
-    needed = dict.fromkeys(_needed(run, texts, scripts))
+    needed, everything = set(_needed(run, texts, scripts)), (*texts, *scripts.values())
+    if any(map(_FETCHES.search, everything)):
+        return
+    if any(map(_BRINGS_ITS_OWN.search, everything)):
+        needed = {key for key in needed & JOB_SOFTWARE.keys() if not JOB_SOFTWARE[key].is_module}
     lacking = [
         software.title
         for key, software in JOB_SOFTWARE.items()

@@ -57,6 +57,8 @@ def test_an_import_and_a_program_that_the_image_lacks_are_named_together() -> No
         ("python3 -m torch.distributed.run train.py", "PyTorch"),
         ("accelerate launch train.py", "Accelerate"),
         ("ray status", "Ray"),
+        ("conda run -n train python train.py", "conda"),
+        ("pip install torch && srun torchrun train.py", "Slurm"),
     ],
 )
 def test_commands_name_what_they_need(command: str, title: str) -> None:
@@ -80,6 +82,8 @@ def test_scripts_that_commands_start_name_what_they_need() -> None:
         "# torchrun train.py\ntrue",
         "pip install torch\ntorchrun train.py",
         "source /opt/venv/bin/activate\ntorchrun train.py",
+        ". ~/miniconda3/etc/profile.d/conda.sh\nconda activate train\ntorchrun train.py",
+        "curl -fsSL https://example.com/micromamba.sh | bash\nmamba run python3 -m torch",
         "/opt/venv/bin/python train.py -m torch",
         "docker run --gpus all nvcr.io/nvidia/pytorch torchrun train.py",
     ],
