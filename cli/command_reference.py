@@ -30,7 +30,10 @@ Written by `make docs` from the commands' own help; edit the help, not this page
   that says yes.
 - `--quiet` leaves out progress. Results, warnings and errors are shown.
 - `--no-color`, or `NO_COLOR` in the environment, leaves out every colour, also those that a job
-  prints. With `FORCE_COLOR` gpuctl's own colours are shown in a pipe too.
+  prints; so do `CLICOLOR=0` and `TERM=dumb`. With `FORCE_COLOR` or `CLICOLOR_FORCE` gpuctl's own
+  colours are shown in a pipe too.
+- Without a terminal, and with `TERM=dumb`, every line is plain: nothing is drawn again. On a
+  terminal tables are as wide as it is: `ps`, `gc` and `capacity` leave out columns, others wrap.
 - `gpuctl --install-completion` teaches your shell the commands, their options, and the names of
   clusters, nodes and runs that this machine knows. `gpuctl --show-completion` prints the script.
 """

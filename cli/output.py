@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from cli.render import text_table
 from cli.render.progress import ProgressView
-from cli.terminal import json_text, print_line, shown
+from cli.terminal import can_redraw, json_text, print_line, shown
 from config.errors import InputError, OutputError
 
 REFRESH_S = 5.0
@@ -73,7 +73,7 @@ class Output:
 
         Raises InputError if nothing can be drawn again: with `as_json`, and without a terminal.
         """
-        if self.as_json or not sys.stdout.isatty():
+        if self.as_json or not can_redraw(sys.stdout):
             raise InputError("--watch needs a terminal", "leave it out, and repeat the command")
         with suppress(KeyboardInterrupt):  # the ordinary end of a live table
             while True:
@@ -138,18 +138,29 @@ class Output:
         return ProgressView(self, None if self.is_quiet else to)
 
     def table(
-        self, head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()
+        self,
+        head: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        right: Sequence[str] = (),
+        drop: Sequence[str] = (),
     ) -> list[str]:
-        """Return the lines of a table that fits the terminal; in a pipe every row is one line."""
+        """Return the lines of a table that fits the terminal; in a pipe every row is one line.
+
+        A terminal that is too narrow lacks the columns of `drop`, the first of them first.
+        """
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        return text_table.table_lines(head, rows, width, right)
+        return text_table.table_lines(head, rows, width, right, drop)
 
     @property
     def has_color(self) -> bool:
-        """Return whether gpuctl colours its lines on stdout (https://no-color.org, 2026-11-22)."""
+        """Return whether gpuctl colours its lines on stdout.
+
+        The variables are those of https://no-color.org (2026-11-22) and
+        https://bixense.com/clicolors (2026-11-28).
+        """
         if self.as_json or self._is_plain:
             return False
-        return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
+        return _is_color_forced() or sys.stdout.isatty()
 
     def visible(self, text: str) -> str:
         """Return the text as it may reach a terminal."""
@@ -157,4 +168,12 @@ class Output:
 
     @property
     def _is_plain(self) -> bool:
-        return self.no_color or bool(os.environ.get("NO_COLOR"))
+        if self.no_color or os.environ.get("NO_COLOR"):
+            return True
+        chosen = os.environ.get("CLICOLOR") == "0" or os.environ.get("TERM") == "dumb"
+        return chosen and not _is_color_forced()
+
+
+def _is_color_forced() -> bool:
+    forced = os.environ.get("CLICOLOR_FORCE", "") not in ("", "0")
+    return forced or bool(os.environ.get("FORCE_COLOR"))

@@ -27,6 +27,11 @@ def shown(text: str, is_plain: bool = False) -> str:
     return _CONTROLS.sub(_visible_plain if is_plain else _visible, text)
 
 
+def can_redraw(stream: TextIO) -> bool:
+    """Return whether the stream is a terminal on which lines can be drawn again."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def _visible(match: "re.Match[str]") -> str:
     control = match[0]
     if len(control) > 1:

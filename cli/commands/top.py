@@ -8,6 +8,7 @@ import typer
 from cli.complete import clusters_and_runs
 from cli.options import chosen_target, output
 from cli.render import top as render
+from cli.terminal import can_redraw
 from operations import usage
 
 
@@ -45,7 +46,7 @@ def top(
             render.record_lines(watched.run_id, past, out),
         )
         return
-    if not once and not out.as_json and sys.stdout.isatty():
+    if not once and not out.as_json and can_redraw(sys.stdout):
         out.watch(lambda: render.lines(usage.current_usage(watched, watcher=view), gpus, out))
         return
     now = usage.current_usage(watched, watcher=view)

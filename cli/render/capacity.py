@@ -57,7 +57,9 @@ def capacity_lines(report: "CapacityReport", out: "Output") -> "Iterator[str]":
         for block in report.blocks
     ]
     columns = ("ZONE", "HOURS", "FROM", "UNTIL", "NODE PER HOUR", "SUM")
-    yield from out.table(columns, blocks, right=("HOURS", "NODE PER HOUR", "SUM"))
+    yield from out.table(
+        columns, blocks, right=("HOURS", "NODE PER HOUR", "SUM"), drop=("HOURS", "UNTIL")
+    )
     yield out.with_options(f"Buy the first: `gpuctl buy {report.instance_type} {size}`")
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cli.render import rank_tags
-from cli.terminal import COLOUR
+from cli.terminal import COLOUR, can_redraw
 from config.folded_names import fold
 from config.quantities import size
 from operations import run_events
@@ -39,7 +39,7 @@ class LineView:
         self._folds = Folding(len(names)) if folds else None
         self._timer: asyncio.TimerHandle | None = None
         # A state is rewritten in place, which only a terminal can.
-        self._shows_states = not out.as_json and not out.is_quiet and sys.stdout.isatty()
+        self._shows_states = not out.as_json and not out.is_quiet and can_redraw(sys.stdout)
         self._has_state = False
 
     def use_names(self, names: Sequence[str]) -> None:

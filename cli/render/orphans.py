@@ -61,7 +61,12 @@ def _leftover(cluster: "FoundCluster", out: "Output") -> "Iterator[str]":
         )
         for resource in cluster.resources
     ]
-    yield from out.table(("  KIND", "ID", "NAME", "PER HOUR", "SINCE"), rows, right=("PER HOUR",))
+    yield from out.table(
+        ("  KIND", "ID", "NAME", "PER HOUR", "SINCE"),
+        rows,
+        right=("PER HOUR",),
+        drop=("NAME", "SINCE"),
+    )
 
 
 def _title(cluster: "FoundCluster") -> str:

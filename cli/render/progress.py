@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from cli.render import live_block
-from cli.terminal import print_line
+from cli.terminal import can_redraw, print_line
 from config.errors import OutputError
 from config.progress import Progress
 from config.quantities import elapsed
@@ -50,7 +50,7 @@ class ProgressView(LoggingWatcher):
         self._lock = threading.RLock()
         self._running: dict[tuple[str, str], tuple[Progress, float]] = {}
         self._last: dict[tuple[str, str], str] = {}
-        self._is_live = to is not None and to.isatty()
+        self._is_live = to is not None and can_redraw(to)
         self._live: Live | None = None
         self._start_lock = threading.Lock()
 

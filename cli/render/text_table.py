@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from io import StringIO
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,11 +20,27 @@ def table_lines(
     rows: Iterable[Sequence[str]],
     width: int | None = None,
     right: Sequence[str] = (),
+    drop: Sequence[str] = (),
 ) -> list[str]:
-    """Return the lines of a table, none wider than `width`: cells are wrapped, nothing is cut off.
+    """Return the lines of a table, none wider than `width`.
 
-    Without a width every row is one line. The columns named by `right` are aligned to the right.
+    A table that is too wide loses the columns named by `drop`, in this order, as far as needed.
+    Then cells are wrapped; nothing is cut off. Without a width every row is one line. The columns
+    named by `right` are aligned to the right.
     """
+    rows = list(rows)
+    for name in drop:
+        if width is None or max(map(cell_len, _drawn(head, rows, None, right))) <= width:
+            break
+        at = head.index(name)
+        head = [*head[:at], *head[at + 1 :]]
+        rows = [[*row[:at], *row[at + 1 :]] for row in rows]
+    return _drawn(head, rows, width, right)
+
+
+def _drawn(
+    head: Sequence[str], rows: Iterable[Sequence[str]], width: int | None, right: Sequence[str]
+) -> list[str]:
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     for name in head:
         drawn.add_column(Text(name), justify="right" if name in right else "left", overflow="fold")

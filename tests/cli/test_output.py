@@ -121,6 +121,10 @@ def test_a_failed_run_ends_with_its_reason_and_what_followed() -> None:
         ({"FORCE_COLOR": "1", "NO_COLOR": ""}, Output(), True),
         ({"FORCE_COLOR": "1"}, Output(no_color=True), False),
         ({"FORCE_COLOR": "1"}, Output(as_json=True), False),
+        ({"CLICOLOR_FORCE": "1"}, Output(), True),
+        ({"CLICOLOR_FORCE": "0"}, Output(), False),
+        ({"CLICOLOR_FORCE": "1", "CLICOLOR": "0", "TERM": "dumb"}, Output(), True),
+        ({"CLICOLOR_FORCE": "1", "NO_COLOR": "1"}, Output(), False),
     ],
 )
 def test_colours_are_chosen_in_one_place(
@@ -130,7 +134,7 @@ def test_colours_are_chosen_in_one_place(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for name in ("NO_COLOR", "FORCE_COLOR"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -138,6 +142,35 @@ def test_colours_are_chosen_in_one_place(
     line = capsys.readouterr().out
     if not out.as_json:
         assert line == ("\033[36m[node0] \033[0mhello\n" if colored else "[node0] hello\n")
+
+
+@pytest.mark.parametrize(
+    ("environment", "colored"),
+    [({}, True), ({"CLICOLOR": "1"}, True), ({"CLICOLOR": "0"}, False), ({"TERM": "dumb"}, False)],
+)
+def test_a_terminal_is_coloured_unless_it_is_dumb_or_the_person_says_no(
+    environment: dict[str, str], colored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert Output().has_color is colored
+
+
+def test_a_dumb_terminal_gets_plain_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    view = RunView(make_plan(), Output())
+    view.event(Line(time=1, rank=0, stream="stdout", text="50%", ends_line=False))
+    assert capsys.readouterr().out == ""  # no state is drawn in the last row
+    with pytest.raises(InputError) as caught:
+        Output().watch(lambda: [])
+    assert str(caught.value) == ("--watch needs a terminal; leave it out, and repeat the command")
 
 
 def test_no_colour_takes_those_of_jobs_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,6 +261,22 @@ def test_a_narrow_table_wraps_and_cuts_nothing_off(width: int) -> None:
     assert max(map(len, lines)) <= width
     letters = sorted("".join(cell for row in ROWS for cell in row) + "RUNCLUSTERNODESSTATUS")
     assert sorted("".join(lines).replace(" ", "")) == letters
+
+
+@pytest.mark.parametrize(
+    ("width", "head"),
+    [
+        (80, "RUN                         CLUSTER                     NODES  STATUS"),
+        (66, "RUN                         CLUSTER                     STATUS"),
+        (40, "RUN                         STATUS"),
+    ],
+)
+def test_a_narrow_table_lacks_columns_in_the_stated_order(width: int, head: str) -> None:
+    columns = ("RUN", "CLUSTER", "NODES", "STATUS")
+    lines = table_lines(columns, ROWS, width, right=("NODES",), drop=("NODES", "CLUSTER"))
+    assert lines[0] == head
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= width
 
 
 def test_a_tables_cells_are_text() -> None:
