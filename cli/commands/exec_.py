@@ -6,6 +6,7 @@ import typer
 
 from cli import openssh
 from cli.arguments import ClusterArgument
+from cli.complete import nodes
 from cli.options import chosen_target, output
 from cli.render import exec_output
 from config.errors import InputError
@@ -21,7 +22,9 @@ def exec_(
     ],
     node: Annotated[
         str,
-        typer.Option("--node", metavar="NODES", help="node3, node[0-3,5], or all."),
+        typer.Option(
+            "--node", metavar="NODES", help="node3, node[0-3,5], or all.", autocompletion=nodes
+        ),
     ] = "all",
     terminal: Annotated[
         bool,
