@@ -1,7 +1,7 @@
 """The keys that a cluster's machines accept: the client's, and the one between nodes.
 
-The nodes' key is not the client's: a node cannot enter the bastion. Every node has the private key in
-root's `~/.ssh`, and new nodes accept it from their first boot. So it also opens new nodes to a
+The nodes' key is not the client's: a node cannot enter the bastion. Every node has the private key
+in root's `~/.ssh`, and new nodes accept it from their first boot. So it also opens new nodes to a
 colleague's machine, which has no other key that they accept; it reads it from an older node.
 """
 
