@@ -100,9 +100,9 @@ def drift(name: str, target: Target, report: Reporter) -> Drift:
 def _storage_problems(resolved: Resolved, target: Target) -> Iterator[str]:
     """Yield why the file system that the file names cannot be mounted in the cluster's zone."""
     try:
-        found = find_storage(target, resolved.cluster)
-        if found is not None:
-            storage_zones(found, (resolved.zone,))
+        storage = find_storage(target, resolved.cluster)
+        if storage is not None:
+            storage_zones(storage, (resolved.zone,))
     except InputError as error:
         yield error.message
 

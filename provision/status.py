@@ -63,7 +63,7 @@ class ClusterStatus:
     not known. `ends` is when the first machine powers off (ISO 8601), `idle_s` the seconds without
     work after which all do, which only a record has; None without such a limit. `uses` names what
     the cluster uses and did not create. `problems` are lines for people, each with a remedy.
-    `asked` is when AWS gave these facts; None if it was not asked.
+    `as_of` is when AWS gave these facts; None if it was not asked.
     """
 
     name: str
@@ -80,7 +80,7 @@ class ClusterStatus:
     idle_s: int | None
     uses: tuple[str, ...]
     problems: tuple[str, ...]
-    asked: datetime | None = None
+    as_of: datetime | None = None
 
 
 def clusters(store: ClusterStore) -> tuple[ClusterStatus, ...]:
@@ -208,7 +208,7 @@ def status_of(
         idle_s=lifetime.idle if lifetime else None,
         uses=tuple(used_resources(record)) if record else (),
         problems=problems,
-        asked=now,
+        as_of=now,
     )
 
 

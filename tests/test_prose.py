@@ -52,6 +52,19 @@ def test_docstrings_comments_and_messages_are_read(tmp_path: Path) -> None:
     )
 
 
+def test_names_that_do_not_say_what_they_hold_are_found(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(
+        "def there(here: int) -> list[int]:\n    found = [one for one in (here,)]\n"
+        "    return found\n"
+    )
+    hint = "name it after what it holds"
+    assert _lint(tmp_path) == (
+        1,
+        f"module.py:1: 'here'; {hint}\nmodule.py:1: 'there'; {hint}\n"
+        f"module.py:2: 'found'; {hint}\nmodule.py:2: 'one'; {hint}\n",
+    )
+
+
 def test_plain_prose_passes(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("The requirements are met. gpuctl prints them.\n")
     assert _lint(tmp_path) == (0, "")

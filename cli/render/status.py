@@ -31,8 +31,8 @@ def status_lines(cluster: "ClusterStatus", last_run: "LastRun | None" = None) ->
     if last_run is not None:
         text.append(f"  {_last_run(last_run)}")
     text += [f"  ! {problem}" for problem in cluster.problems]
-    if cluster.asked is not None:
-        text.append(f"  as AWS had it {age(cluster.asked)}")
+    if cluster.as_of is not None:
+        text.append(f"  as AWS had it {age(cluster.as_of)}")
     return text
 
 

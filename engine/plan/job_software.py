@@ -66,7 +66,7 @@ def _needed(run: Run, texts: Sequence[str], scripts: Mapping[str, str]) -> Itera
     """Yield the keys of the software that the run's launcher, commands and scripts need."""
     if run.type in _LAUNCHERS:
         yield _LAUNCHERS[run.type]
-    programs = {name: key for key, one in JOB_SOFTWARE.items() for name in one.programs}
+    programs = {name: key for key, software in JOB_SOFTWARE.items() for name in software.programs}
     shell = [*texts, *(text for path, text in scripts.items() if not path.endswith(".py"))]
     for text in shell:
         yield from (programs[name] for name in _COMMAND.findall(text) if name in programs)

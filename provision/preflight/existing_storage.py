@@ -73,56 +73,56 @@ def find_storage(target: Target, cluster: Cluster) -> FoundStorage | None:
         ) from error
 
 
-def storage_zones(found: FoundStorage, zones: tuple[str, ...]) -> tuple[str, ...]:
+def storage_zones(storage: FoundStorage, zones: tuple[str, ...]) -> tuple[str, ...]:
     """Return those of the zones in which the file system can be mounted; InputError if none."""
-    left = tuple(zone for zone in zones if zone in found.groups)
+    left = tuple(zone for zone in zones if zone in storage.groups)
     if zones and not left:
-        where = ", ".join(found.groups) or "no zone"
-        if found.shared.type == "efs":
+        where = ", ".join(storage.groups) or "no zone"
+        if storage.shared.type == "efs":
             raise InputError(
-                f"{found.name} has mount targets in {where}, and the nodes may be in"
+                f"{storage.name} has mount targets in {where}, and the nodes may be in"
                 f" {', '.join(zones)}",
                 "create a mount target there, or change capacity.zones and network.subnet",
             )
         raise InputError(
-            f"{found.name} is in {where}, and the nodes may be in {', '.join(zones)}",
+            f"{storage.name} is in {where}, and the nodes may be in {', '.join(zones)}",
             "change capacity.zones and network.subnet: Lustre's clients belong into its zone",
         )
     return left
 
 
 def storage_access(
-    found: FoundStorage, vpc: str, subnets: Mapping[str, str]
+    storage: FoundStorage, vpc: str, subnets: Mapping[str, str]
 ) -> tuple[ExistingStorage, list[InputError]]:
     """Return the file system with the groups that the nodes join in each zone, and all problems.
 
     `vpc` is that of the nodes, `subnets` has the IPv4 range of the nodes' subnet in each zone.
     """
     problems = []
-    if found.vpc != vpc:
+    if storage.vpc != vpc:
         problems.append(
             InputError(
-                f"{found.name} is in {found.vpc}, and the nodes are in {vpc}",
-                f"set network.vpc to {found.vpc}, or name another file system",
+                f"{storage.name} is in {storage.vpc}, and the nodes are in {vpc}",
+                f"set network.vpc to {storage.vpc}, or name another file system",
             )
         )
     joined: dict[str, tuple[str, ...]] = {}
     for zone, subnet in subnets.items() if not problems else ():
-        group = _admitted(found, zone, subnet)
+        group = _admitted(storage, zone, subnet)
         if group is None:
-            problems.append(_not_admitted(found, zone, subnet))
+            problems.append(_not_admitted(storage, zone, subnet))
         else:
             joined[zone] = (group,) if group else ()
-    assert found.shared.id is not None
-    return ExistingStorage(id=found.shared.id, source=found.source, groups=joined), problems
+    assert storage.shared.id is not None
+    return ExistingStorage(id=storage.shared.id, source=storage.source, groups=joined), problems
 
 
-def storage_warnings(found: FoundStorage) -> Iterator[str]:
+def storage_warnings(storage: FoundStorage) -> Iterator[str]:
     """Yield a warning if the file system ends with another cluster."""
-    if found.cluster:
+    if storage.cluster:
         yield (
-            f"{found.shared.id} belongs to cluster {found.cluster}:"
-            f" {command_text('gpuctl down {}', found.cluster)} deletes it"
+            f"{storage.shared.id} belongs to cluster {storage.cluster}:"
+            f" {command_text('gpuctl down {}', storage.cluster)} deletes it"
         )
 
 
@@ -172,10 +172,10 @@ def _lustre(target: Target, shared: Shared, ec2: "EC2Client") -> FoundStorage:
     )
 
 
-def _check_available(shared: Shared, state: str, wanted: str) -> None:
-    if state != wanted:
+def _check_available(shared: Shared, state: str, required: str) -> None:
+    if state != required:
         raise InputError(
-            f"storage.shared.id: {shared.id} is {state}, not {wanted}", "wait, or name another"
+            f"storage.shared.id: {shared.id} is {state}, not {required}", "wait, or name another"
         )
 
 
@@ -193,38 +193,38 @@ def _rules(ec2: "EC2Client", groups: Mapping[str, tuple[str, ...]]) -> dict[str,
     return {group["GroupId"]: group["IpPermissions"] for group in described}
 
 
-def _admitted(found: FoundStorage, zone: str, subnet: str) -> str | None:
+def _admitted(storage: FoundStorage, zone: str, subnet: str) -> str | None:
     """Return the group with which nodes are admitted, empty if they need none, None if not at all.
 
     Each of the file system's groups may admit them.
     """
-    own = found.groups[zone]
-    is_efs = found.shared.type == "efs"
-    if is_efs and _opens_all(found, own, lambda rule: _has(rule, subnet)):
+    own = storage.groups[zone]
+    is_efs = storage.shared.type == "efs"
+    if is_efs and _opens_all(storage, own, lambda rule: _has(rule, subnet)):
         return ""
     sources: set[str] = {
         pair["GroupId"]
         for group in own
-        for rule in found.rules[group]
+        for rule in storage.rules[group]
         for pair in rule["UserIdGroupPairs"]
     }
     candidates: list[str] = [*own, *(sorted(sources - {*own}) if is_efs else ())]
     for group in candidates:
-        if _opens_all(found, own, partial(_names, group)):
+        if _opens_all(storage, own, partial(_names, group)):
             return group
     return None
 
 
-def _opens_all(found: FoundStorage, groups: Sequence[str], admits: Callable[[Any], bool]) -> bool:
+def _opens_all(storage: FoundStorage, groups: Sequence[str], admits: Callable[[Any], bool]) -> bool:
     """Return whether the groups' rules that admit somebody open all ports of the file system."""
-    rules = [rule for group in groups for rule in found.rules[group] if admits(rule)]
+    rules = [rule for group in groups for rule in storage.rules[group] if admits(rule)]
     return all(
         any(
             rule["IpProtocol"] == "-1"
             or (rule["IpProtocol"] == "tcp" and rule["FromPort"] <= first <= last <= rule["ToPort"])
             for rule in rules
         )
-        for first, last in PORTS[found.shared.type]
+        for first, last in PORTS[storage.shared.type]
     )
 
 
@@ -238,22 +238,22 @@ def _names(group: str, rule: Any) -> bool:
     return any(pair["GroupId"] == group for pair in rule["UserIdGroupPairs"])
 
 
-def _not_admitted(found: FoundStorage, zone: str, subnet: str) -> InputError:
+def _not_admitted(storage: FoundStorage, zone: str, subnet: str) -> InputError:
     ports = [
         str(first) if first == last else f"{first}-{last}"
-        for first, last in PORTS[found.shared.type]
+        for first, last in PORTS[storage.shared.type]
     ]
-    own = found.groups[zone]
+    own = storage.groups[zone]
     if not own:
-        return InputError(f"{found.name} has no security group in {zone}", "give it one")
+        return InputError(f"{storage.name} has no security group in {zone}", "give it one")
     command = (
         "aws ec2 authorize-security-group-ingress --group-id {} --protocol tcp --port {}"
         " --source-group {}"
     )
     allow = " and ".join(command_text(command, own[0], port, own[0]) for port in ports)
-    addresses = f" or to {subnet}" if found.shared.type == "efs" else ""
+    addresses = f" or to {subnet}" if storage.shared.type == "efs" else ""
     return InputError(
-        f"{found.name} admits no nodes in {zone}: none of its security groups ({', '.join(own)})"
+        f"{storage.name} admits no nodes in {zone}: none of its security groups ({', '.join(own)})"
         f" opens TCP {' and '.join(ports)} to its members{addresses}",
         f"{allow}: gpuctl then puts the nodes into {own[0]}",
     )

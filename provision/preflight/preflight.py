@@ -315,24 +315,26 @@ class _Preflight:
 
     def _storage_zones(self, zones: tuple[str, ...] | None) -> tuple[str, ...] | None:
         """Return the zones in which the nodes can mount the file system that the file names."""
-        found = self.problems.catch(self.requests.storage.result)
-        if found is None or zones is None:
+        storage = self.problems.catch(self.requests.storage.result)
+        if storage is None or zones is None:
             return zones
-        self.problems.warnings += storage_warnings(found)
-        return self.problems.catch(lambda: storage_zones(found, zones))
+        self.problems.warnings += storage_warnings(storage)
+        return self.problems.catch(lambda: storage_zones(storage, zones))
 
     def _storage(self, network: ExistingNetwork | None) -> ExistingStorage | None:
         """Return the file system that the file names, after a check that the nodes reach it."""
         if network is None or self.requests.storage.exception():
             return None
-        found, vpc = self.requests.storage.result(), self.requests.network.result()
-        if found is None or vpc is None:
+        file_system, vpc = self.requests.storage.result(), self.requests.network.result()
+        if file_system is None or vpc is None:
             return None
         ranges = {subnet.id: subnet.cidr for subnet in vpc.subnets}
         subnets = {
-            zone: ranges[subnet] for zone, subnet in network.subnets.items() if zone in found.groups
+            zone: ranges[subnet]
+            for zone, subnet in network.subnets.items()
+            if zone in file_system.groups
         }
-        storage, problems = storage_access(found, vpc.vpc, subnets)
+        storage, problems = storage_access(file_system, vpc.vpc, subnets)
         self.problems.errors += problems
         return storage
 

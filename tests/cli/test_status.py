@@ -50,7 +50,7 @@ def record(**values: Any) -> RunRecord:
 
 def test_a_cluster_shows_machines_last_run_and_the_age_of_both() -> None:
     last = LastRun(record(), heard=ago(3 * 60))
-    shown = status_lines(status(node("node0"), node("node1"), asked=ago(12)), last)
+    shown = status_lines(status(node("node0"), node("node1"), as_of=ago(12)), last)
     assert shown == [
         "demo: ready, $43.98 per hour, about $88.10 so far",
         "  2 of 2 nodes run: 2 x p4d.24xlarge in us-east-1a",
