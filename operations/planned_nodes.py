@@ -21,8 +21,8 @@ from engine.plan.modes.job import node_range
 from engine.plan.rules import wanted_gpus
 from engine.plan.stand_in import stand_in
 from nodes.inventory import Inventory
+from operations import proposal
 from operations.chosen_target import ChosenTarget
-from operations.proposal import with_requirements
 
 _PLACEHOLDERS = "addresses and devices are placeholders"
 
@@ -61,7 +61,7 @@ def of_cluster_file(chosen: ChosenTarget, file: Path) -> PlannedNodes:
 
 def that_fit(chosen: ChosenTarget, run: Run, run_file: Path) -> PlannedNodes:
     """Return nodes of the cheapest type that fits the run; of no type if the run names none."""
-    with_needs = with_requirements(run, run_file) if run_file.is_file() else run
+    with_needs = proposal.with_requirements(run, run_file) if run_file.is_file() else run
     if with_needs.requires is not None and with_needs.requires.name_a_type:
         cluster = engine_proposal.propose(with_needs, chosen.region).cluster
         inventory = stand_in(cluster, region=chosen.default_region)
