@@ -1,16 +1,29 @@
 """All that is known of a run, as one value."""
 
+from collections import deque
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from config.errors import GpuctlError
 from engine.analysis.bisect.report import find
 from engine.analysis.metrics.curves import course
 from engine.analysis.metrics.summary import summaries
 from engine.analysis.report import Report, pairs_in
 from engine.analysis.timeline import timeline
 from engine.record.history import History, RunRecord
-from engine.record.journal_copy import recorded_events
+from engine.record.journal_copy import kept_files, recorded_events
 from engine.record.metrics_record import recorded_samples
+from engine.record.outputs_folder import outputs_folder
 from operations.chosen_target import ChosenTarget
+from operations.run_events import Output, WholeLines
+from provision.state.record import lease_end
+from provision.state.store import ClusterStore
 
 __all__ = ["Report", "run_report"]
+
+LAST_LINES = 50
+"""The lines of the node that failed first that a report has."""
 
 
 def run_report(chosen: ChosenTarget, record: RunRecord) -> Report:
@@ -31,4 +44,34 @@ def run_report(chosen: ChosenTarget, record: RunRecord) -> Report:
         bisect=bisect,
         used=summaries(samples),
         course=course(samples),
+        last_lines=_last_lines(runs, record),
+        lease_end=_lease_end(chosen, record),
+        files=tuple(_files(runs, record.run_id)),
     )
+
+
+def _last_lines(runs: Path, record: RunRecord) -> tuple[str, ...]:
+    """Return the last lines of the node that failed first; none if no node did."""
+    whole, lines = WholeLines(), deque[str](maxlen=LAST_LINES)
+    for event in recorded_events(runs, record.run_id):
+        if isinstance(event, Output) and event.rank == record.first_failed_rank:
+            lines.extend(line.text for line in whole.feed(event))
+    lines.extend(line.text for line in whole.rest())
+    return tuple(lines)
+
+
+def _lease_end(chosen: ChosenTarget, record: RunRecord) -> datetime | None:
+    """Return when the run's cluster ends by itself, by this machine's record of it."""
+    try:
+        cluster = ClusterStore(chosen.remembered()).last_known(record.cluster)
+    except GpuctlError:  # a damaged record, or a bucket that does not answer: the page goes without
+        return None
+    return None if cluster is None else lease_end(cluster, [cluster.created])
+
+
+def _files(runs: Path, run_id: str) -> Iterator[Path]:
+    """Yield the folder with the run's outputs, and what this machine has received of the run."""
+    outputs = outputs_folder(runs, run_id)
+    if outputs.exists():
+        yield outputs
+    yield from kept_files(runs, run_id)

@@ -21,6 +21,7 @@ from typing import TypeVar
 # Pulumi's gRPC would otherwise start its threads again in every process that a test forks, and
 # abort where that one has closed gRPC's files: heartbeats do. To be said before gRPC is imported.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+os.environ["TERM"] = "xterm"  # a dumb one gets other lines
 
 import hypothesis
 import pytest

@@ -91,8 +91,9 @@ def _facts(report: Report) -> dict[str, str]:
         "Started": f"{run.started:%Y-%m-%d %H:%M:%S} UTC",
         "Duration": elapsed((run.ended - run.started).total_seconds()) if run.ended else "",
         "Cluster": f"{run.cluster}, {run.nodes} {'node' if run.nodes == 1 else 'nodes'}",
-        "Cost": "not known: the cluster was kept" if run.cost_usd is None
-        else f"about {money(run.cost_usd)} at list price, from launch to end of the cluster",
+        "Cost": _cost(report),
+        "Lease": f"the cluster ends by itself at {report.lease_end:%Y-%m-%d %H:%M} UTC"
+        if report.lease_end else "",
     }  # fmt: skip
     if setting is not None:
         spot = ", spot" if setting.is_spot else ""
@@ -109,6 +110,15 @@ def _facts(report: Report) -> dict[str, str]:
     facts["Ranks"] = _each(str(len(table.facts.ranks) or "") for table in tables)
     facts["GPU"] = _each(rank.name for table in tables for rank in table.facts.ranks)
     return {name: value for name, value in facts.items() if value}
+
+
+def _cost(report: Report) -> str:
+    if report.run.cost_usd is not None:
+        usd = money(report.run.cost_usd)
+        return f"about {usd} at list price, from launch to end of the cluster"
+    if report.nodes_usd is not None:
+        return f"about {money(report.nodes_usd)} at list price, for the run's nodes"
+    return "not known: the cluster was kept"
 
 
 def _each(values: Iterable[str]) -> str:
@@ -181,6 +191,7 @@ def _details(report: Report) -> dict[str, Any]:
         "curves": curves(report),
         "transport": [(name, _transport(report, rank)) for rank, name in enumerate(report.names)],
         "failures": _failures(report),
+        "files": [(str(path), path.absolute().as_uri()) for path in report.files],
         "timeline": charts.gantt(report.timeline),
         "events": [
             (f"{moment.at:.1f} s", moment.node or "run", moment.text)

@@ -266,7 +266,7 @@ def _lines(field: str, title: str, lines: Lines) -> list[Spec]:
 
 def _x() -> Spec:
     return {
-        "field": "size", "type": "quantitative", "title": "size",
+        "field": "size", "type": "quantitative", "title": "message size, bytes",
         "scale": {"type": "log", "base": 2},
         "axis": {"labelExpr": _SIZES, "labelOverlap": True, "tickCount": 10},
     }  # fmt: skip

@@ -1,8 +1,11 @@
 """The report of a run as a value: all that its page shows, without any I/O."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
-from config.catalogue.instance_types import catalogue
+from pydantic import AwareDatetime
+
+from config.catalogue.instance_types import catalogue, price_usd_h
 from config.models import Value
 from engine.analysis.bisect.report import Bisect
 from engine.analysis.metrics.curves import CourseOfRun
@@ -25,7 +28,9 @@ class Report(Value):
     """A run and all that is known about it; `setting` is None if it is not known.
 
     `pairs` is empty for a run of a bisect: the whole `bisect` has them. `used` is what the nodes
-    used, and `course` how that went on; both are empty without metrics.
+    used, and `course` how that went on; both are empty without metrics. `last_lines` are the last
+    ones of the node that failed first. `lease_end` is when the cluster ends by itself, None if that
+    is not known. `files` are those of this machine that have more of the run.
     """
 
     run: RunRecord
@@ -37,12 +42,24 @@ class Report(Value):
     bisect: Bisect | None = None
     used: tuple[NodeSummary, ...] = ()
     course: CourseOfRun = CourseOfRun()
+    last_lines: tuple[str, ...] = ()
+    lease_end: AwareDatetime | None = None
+    files: tuple[Path, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """The nodes' names in rank order."""
         known = list(self.timeline.nodes)
         return known + [f"node{rank}" for rank in range(len(known), self.run.nodes)]
+
+    @property
+    def nodes_usd(self) -> float | None:
+        """The dollars for the run's nodes from its start to its end; None if not known."""
+        price = price_usd_h(self.setting.instance_type) if self.setting else None
+        if price is None or self.run.ended is None:
+            return None
+        hours = (self.run.ended - self.run.started).total_seconds() / 3600
+        return price * self.run.nodes * hours
 
     def node(self, rank: int) -> str:
         """Return the name of the node with this rank."""

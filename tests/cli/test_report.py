@@ -26,7 +26,7 @@ from engine.analysis.timeline import Timeline
 from engine.contract.event import to_line
 from engine.contract.head_events import FollowedFailure, RunFinished, RunNode, RunStarted
 from engine.contract.table import Facts, Row, TableRank, Timing
-from engine.contract.worker_events import NodeExited, NodeStarted
+from engine.contract.worker_events import NodeExited, NodeStarted, Output
 from engine.record.history import History, KeptFinding, RunRecord
 from engine.record.journal_copy import JournalCopy
 from engine.record.nccl_tests import Table
@@ -97,6 +97,11 @@ def keep(
             stop_criteria="all-done", on_stop="keep", nodes=nodes,
         ),
         *(NodeStarted(time=11 + rank, rank=rank, pid=1) for rank in (0, 1)),
+        *(
+            Output(time=20, rank=rank, stream="stdout", text=f"line {n}", ends_line=True)
+            for n in range(60)
+            for rank in (0, 1)
+        ),
         *(NodeExited(time=50, rank=rank, exit_code=7, signal=None) for rank in (0, 1)),
         RunFinished(time=51, status="failed", exit_code=7, first_failed_rank=1, reason=reason),
     ):  # fmt: skip
@@ -148,6 +153,12 @@ def test_the_page_opens_offline_with_the_figures_of_the_history(tmp_path: Path) 
         "p5.48xlarge, us-east-1a",
         "GPUDirect RDMA",
         "First to fail: node1",
+        "at list price, for the run",
+        "which failed first:",
+        ">line 10\nline 11\n",
+        "line 59</pre>",
+        ">message size, bytes</text>",
+        f'<a href="file://{tmp_path}/{RUNS}/job-000001/journal.jsonl">',
         "<code>HF_TOKEN</code></th><td>a secret, not kept",
     ):
         assert words in opened.dom
@@ -160,6 +171,19 @@ def report_of(tables: tuple[Table, ...], **fields: Any) -> Report:
         cost_usd=None,
     )  # fmt: skip
     return Report(run=run, setting=None, tables=tables, findings=(), timeline=Timeline(), **fields)
+
+
+def test_a_run_without_results_has_a_page_with_its_lease_and_cost() -> None:
+    end = datetime(2026, 11, 23, 12, tzinfo=UTC)
+    html = report_page([report_of((), lease_end=end, files=(Path("/r/a b<"),))], "", "1")
+    assert "No nccl-tests table was printed." in html
+    assert "the cluster ends by itself at 2026-11-23 12:00 UTC" in html
+    assert "not known: the cluster was kept" in html
+    assert '<a href="file:///r/a%20b%3C">/r/a b&lt;</a>' in html
+    bare = report_page([report_of(())], "", "1")
+    assert "Lease" not in bare
+    assert "This machine has no file of this run any more." in bare
+    assert "which failed first" not in bare
 
 
 def test_failures_after_the_first_are_listed_behind_it() -> None:
