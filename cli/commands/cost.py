@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cli.options import chosen_target, output
-from cli.render.text_table import bar
+from cli.render import text_table
 from config import duration
 from config.errors import InputError
 from config.quantities import money
@@ -63,7 +63,9 @@ def _lines(costs: "Costs", out: "Output") -> "Iterator[str]":
             *((row.cluster,) if is_run else ()),
             f"{row.hours:,.1f}",
             money(row.cost_usd),
-            bar(row.cost_usd / costs.total_usd if row.cost_usd and costs.total_usd else None),
+            text_table.bar(
+                row.cost_usd / costs.total_usd if row.cost_usd and costs.total_usd else None
+            ),
         )
         for row in costs.rows
     )
