@@ -16,8 +16,6 @@ from config.run.run_file import Mpi, Task
 from config.yaml.marked_yaml import Document, read_yaml
 from config.yaml.merge import merge_documents
 
-pytestmark = pytest.mark.slow
-
 STACKS = Path(__file__).parents[2] / "stacks"
 
 
