@@ -1,10 +1,10 @@
 """How `up` gives a cluster its lease."""
 
-import io
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from cli.lease import ask_for_lease
 from cli.output import Output
@@ -27,11 +27,6 @@ QUESTION = (
 )
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.fixture
 def here(remembered: Target) -> ChosenTarget:
     return ChosenTarget()
@@ -45,21 +40,16 @@ def keep(cluster: Cluster, here: ChosenTarget) -> None:
 
 
 @pytest.mark.parametrize("yes", [True, False])
-def test_without_a_terminal_a_warning(
-    here: ChosenTarget,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    yes: bool,
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("8h\n"))
-    assert ask_for_lease(here, CLUSTER, Output(), yes=yes) == CLUSTER
-    assert capsys.readouterr().err == WARNING
+def test_without_a_terminal_a_warning(here: ChosenTarget, yes: bool) -> None:
+    with CliRunner().isolation(input="8h\n") as (_, stderr, _):
+        assert ask_for_lease(here, CLUSTER, Output(), yes=yes) == CLUSTER
+    assert stderr.getvalue().decode() == WARNING
 
 
 def test_yes_asks_nothing_on_a_terminal(
-    here: ChosenTarget, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: ChosenTarget, type_in: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal("8h\n"))
+    type_in("8h\n")
     assert ask_for_lease(here, CLUSTER, Output(), yes=True) == CLUSTER
     assert capsys.readouterr().err == WARNING
 
@@ -67,27 +57,27 @@ def test_yes_asks_nothing_on_a_terminal(
 @pytest.mark.parametrize(("answer", "seconds"), [("8h\n", 28800), (" 2d \n", 172800)])
 def test_an_answer_is_the_lease(
     here: ChosenTarget,
-    monkeypatch: pytest.MonkeyPatch,
+    type_in: Callable[[str], None],
     capsys: pytest.CaptureFixture[str],
     answer: str,
     seconds: int,
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    type_in(answer)
     asked = ask_for_lease(here, CLUSTER, Output(), yes=False)
     assert asked.lifetime == Lifetime.model_construct(max=seconds)
     assert capsys.readouterr().err == QUESTION
 
 
-def test_none_is_an_answer(here: ChosenTarget, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal("none\n"))
+def test_none_is_an_answer(here: ChosenTarget, type_in: Callable[[str], None]) -> None:
+    type_in("none\n")
     assert ask_for_lease(here, CLUSTER, Output(), yes=False) == CLUSTER
 
 
 @pytest.mark.parametrize("answer", ["", "\n", "yes\n", "8\n"])
 def test_another_answer_creates_nothing(
-    here: ChosenTarget, monkeypatch: pytest.MonkeyPatch, answer: str
+    here: ChosenTarget, type_in: Callable[[str], None], answer: str
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    type_in(answer)
     with pytest.raises(InputError) as refused:
         ask_for_lease(here, CLUSTER, Output(), yes=False)
     assert str(refused.value) == (
@@ -99,12 +89,12 @@ def test_another_answer_creates_nothing(
 @pytest.mark.parametrize("kept", [CLUSTER, LEASED])
 def test_a_cluster_that_exists_keeps_its_lease_unasked(
     here: ChosenTarget,
-    monkeypatch: pytest.MonkeyPatch,
+    type_in: Callable[[str], None],
     capsys: pytest.CaptureFixture[str],
     kept: Cluster,
 ) -> None:
     """Its answer is in no file, and another one would replace the nodes."""
-    monkeypatch.setattr(sys, "stdin", Terminal("2h\n"))
+    type_in("2h\n")
     keep(kept, here)
     assert with_lifetime(here, CLUSTER) == kept
     assert ask_for_lease(here, kept, Output(), yes=False) == kept

@@ -1,8 +1,6 @@
 """Lines of ranks on the terminal: folded, their colours ended, unfinished ones in place."""
 
 import asyncio
-import os
-import sys
 import time
 
 import pytest
@@ -13,6 +11,7 @@ from cli.output import Output as Out
 from cli.render.lines import FOLD_S, Folding, LineView, dropped_lines
 from engine.agent.journal.lines import Line
 from engine.contract.head_events import DroppedOutput, OutputDropped
+from tests.terminals import terminal_as_stdout
 
 PAIR = ["node0", "node1"]
 
@@ -157,19 +156,17 @@ def test_a_job_cannot_act_on_the_terminal(
 
 
 def test_an_unfinished_line_is_in_the_last_row(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((20, 5)))
-    view = LineView(Out(), PAIR)
-    view.show_state(0, "50%")
-    view.show_state(1, "\x1b[32m60%\x1b]0;x\x07 " + "#" * 40)
-    view.show([line(0, "100%")])
-    view.clear()
-    assert capsys.readouterr().out == (
-        "\r\x1b[K[node0] 50%\r\x1b[K[node1] 60%^[]0;x^G\r\x1b[K[node0] 100%\n"
-    )
+    monkeypatch.setenv("COLUMNS", "20")
+    with terminal_as_stdout() as screen:
+        view = LineView(Out(), PAIR)
+        view.show_state(0, "50%")
+        view.show_state(1, "\x1b[32m60%\x1b]0;x\x07 " + "#" * 40)
+        view.show([line(0, "100%")])
+        view.clear()
+        assert screen() == ("\r\x1b[K[node0] 50%\r\x1b[K[node1] 60%^[]0;x^G\r\x1b[K[node0] 100%\n")
 
 
 def test_elsewhere_only_the_last_state_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

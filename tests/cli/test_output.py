@@ -6,7 +6,8 @@ import os
 import pty
 import signal
 import subprocess
-import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.cli.test_command import COMMAND, ROOT, gpuctl
 from tests.engine.bare_events import STARTED
 from tests.engine.conftest import make_plan
 from tests.interrupts import INTERRUPTIBLE
+from tests.terminals import terminal_as_stdout
 
 pytestmark = pytest.mark.slow
 
@@ -49,19 +51,18 @@ class OtherThread(io.StringIO):
         return super().write(text) + super().write("other\n" if text else "")
 
 
-def test_a_line_stays_whole_beside_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_stays_whole_beside_another_thread() -> None:
     """As the line of an attempt that starts beside that of the nodes which are ready again."""
     said, warned = OtherThread(), OtherThread()
-    monkeypatch.setattr(sys, "stdout", said)
-    monkeypatch.setattr(sys, "stderr", warned)
-    out = Output()
-    out.note("-- attempt 2 starts")
-    out.record("{}")
-    out.show({}, ["a", "b"])
-    with out.progress() as view:
-        view.report(Progress("up", "node0", "running"))
-    Output(as_json=True).show({}, [])
-    out.warn("odd")
+    with redirect_stdout(said), redirect_stderr(warned):
+        out = Output()
+        out.note("-- attempt 2 starts")
+        out.record("{}")
+        out.show({}, ["a", "b"])
+        with out.progress() as view:
+            view.report(Progress("up", "node0", "running"))
+        Output(as_json=True).show({}, [])
+        out.warn("odd")
     lines = ("-- attempt 2 starts", "{}", "a\nb", "up: node0: running", "{}")
     assert said.getvalue() == "".join(f"{line}\nother\n" for line in lines)
     assert warned.getvalue() == "gpuctl: warning: odd\nother\n"
@@ -156,20 +157,20 @@ def test_a_terminal_is_coloured_unless_it_is_dumb_or_the_person_says_no(
     monkeypatch.setenv("TERM", "xterm")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert Output().has_color is colored
+    with terminal_as_stdout():
+        assert Output().has_color is colored
 
 
 def test_a_dumb_terminal_gets_plain_lines(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "dumb")
-    view = RunView(make_plan(), Output())
-    view.event(Line(time=1, rank=0, stream="stdout", text="50%", ends_line=False))
-    assert capsys.readouterr().out == ""  # no state is drawn in the last row
-    with pytest.raises(InputError) as caught:
-        Output().watch(lambda: [])
+    with terminal_as_stdout() as screen:
+        view = RunView(make_plan(), Output())
+        view.event(Line(time=1, rank=0, stream="stdout", text="50%", ends_line=False))
+        assert screen() == ""  # no state is drawn in the last row
+        with pytest.raises(InputError) as caught:
+            Output().watch(lambda: [])
     assert str(caught.value) == ("--watch needs a terminal; leave it out, and repeat the command")
 
 
@@ -179,21 +180,16 @@ def test_no_colour_takes_those_of_jobs_too(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == "\x1b[1;31mred\x1b[0m^[[2J\nred^[[2J\n"
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize(
     ("answer", "is_yes"), [("y\n", True), ("YES\n", True), ("n\n", False), ("", False)]
 )
 def test_a_question_is_on_stderr(
     answer: str,
     is_yes: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    type_in: Callable[[str], None],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    type_in(answer)
     out = Output(as_json=True)
     if is_yes:
         out.confirm("Remove \x1b]it?")

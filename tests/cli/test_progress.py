@@ -1,12 +1,10 @@
 """Progress when piped: one plain line per step, never the same line twice."""
 
-import os
-import sys
-
 import pytest
 
 from cli.output import Output
 from config.progress import Progress
+from tests.terminals import terminal_as_stdout
 
 
 def test_piped_progress_is_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,13 +38,9 @@ def test_announcement_goes_to_stderr_also_without_progress(
 
 
 def test_warning_during_live_progress_goes_to_a_stderr_that_is_a_file(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    terminal, line = os.openpty()
-    with os.fdopen(line, "w", encoding="utf-8") as stdout:
-        monkeypatch.setattr(sys, "stdout", stdout)
-        with Output().progress() as view:
-            view.report(Progress("code", "node0", "start"))
-            view.warn("node1 is slow")
-    os.close(terminal)
+    with terminal_as_stdout(), Output().progress() as view:
+        view.report(Progress("code", "node0", "start"))
+        view.warn("node1 is slow")
     assert capsys.readouterr().err == "gpuctl: warning: node1 is slow\n"

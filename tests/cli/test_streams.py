@@ -1,7 +1,7 @@
 """Commands whose stdout or stderr is closed, full, or read by nobody."""
 
 import subprocess
-import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -85,12 +85,13 @@ def test_exec_whose_answers_cannot_be_printed_does_not_blame_the_broker(
     assert ran.exists()
 
 
-def test_a_run_that_was_started_goes_on_although_its_name_cannot_be_printed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_that_was_started_goes_on_although_its_name_cannot_be_printed() -> None:
     plan = job("sleep 1")
-    with Path("/dev/full").open("w") as full, pytest.raises(RunGoesOn) as left:
-        monkeypatch.setattr(sys, "stdout", full)
+    with (
+        pytest.raises(RunGoesOn) as left,
+        Path("/dev/full").open("w") as full,
+        redirect_stdout(full),
+    ):
         name_streams()
         show_detached(ChosenTarget(), plan, Output())
     assert str(left.value) == (

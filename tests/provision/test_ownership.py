@@ -1,7 +1,6 @@
 """Whose a cluster is: names are shared in an account, ids are not, and accounts differ."""
 
-import io
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -277,16 +276,12 @@ def test_the_owner_of_what_down_would_remove(empty_region: Target) -> None:
 # The command
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.fixture
 def command(
     empty_region: Target,
     remembered: Target,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
+    type_in: Callable[[str], None],
 ) -> Any:
     """`gpuctl down` in a region where ann has a cluster; `typed` is what the person types."""
     for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(empty_region.endpoint)}.items():
@@ -295,7 +290,8 @@ def command(
     vpc(client(empty_region, "ec2"), "aaaa", ANN)
 
     def call(*words: str, typed: str | None = None) -> None:
-        monkeypatch.setattr(sys, "stdin", Terminal(typed) if typed else io.StringIO())
+        if typed:
+            type_in(typed)
         owner = words[1] if words else None
         ownership = check_owner(ChosenTarget(region="us-east-1"), "demo", owner=owner)
         if ownership is not None:

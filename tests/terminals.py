@@ -1,0 +1,45 @@
+"""Real terminals for what runs in the test's own process."""
+
+import os
+import sys
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+
+import pytest
+
+END_OF_INPUT = "\x04"
+
+
+@contextmanager
+def terminal_as_stdout() -> Iterator[Callable[[], str]]:
+    """Make stdout a terminal; yield a function that reads the text on it since its last call."""
+    person, program = os.openpty()
+    tty.setraw(program)  # it changes no line ends
+    os.set_blocking(person, False)
+    with (
+        os.fdopen(person, "rb", buffering=0) as screen,
+        os.fdopen(program, "w", encoding="utf-8") as stdout,
+        redirect_stdout(stdout),
+    ):
+
+        def text() -> str:
+            stdout.flush()
+            return (screen.read(65536) or b"").decode()
+
+        yield text
+
+
+@pytest.fixture
+def type_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Make stdin a terminal on which a person types the text, and then ends the input."""
+    with ExitStack() as ends:
+
+        def type_text(text: str) -> None:
+            person, program = os.openpty()
+            ends.callback(os.close, person)
+            stdin = ends.enter_context(os.fdopen(program, encoding="utf-8"))
+            os.write(person, f"{text}{END_OF_INPUT}".encode())
+            monkeypatch.setattr(sys, "stdin", stdin)
+
+        yield type_text
