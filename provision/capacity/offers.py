@@ -3,10 +3,15 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import ClientError
+
 from config.catalogue.instance_types import nearest, price_usd_h
+from config.command_text import command_text
 from config.errors import CloudError, InputError
+from config.quantities import money
 from config.target import Target
 from provision.aws.clients import aws_errors, client
 from provision.aws.concurrency import request_pool
@@ -148,12 +153,35 @@ def find_block(
 
 
 def buy_block(block: BlockOffering, target: Target) -> ReservedCapacity:
-    """Buy the block, which AWS charges at once and never takes back; return the reservation."""
-    with aws_errors():
-        reservation = client(target, "ec2").purchase_capacity_block(
-            CapacityBlockOfferingId=block.id, InstancePlatform="Linux/UNIX"
-        )["CapacityReservation"]
+    """Buy the block, which AWS charges at once and never takes back; return the reservation.
+
+    The request is sent once: it has no ClientToken, so AWS could sell a block for each
+    (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_PurchaseCapacityBlock.html,
+    2026-11-28).
+    """
+    ec2 = client(target, "ec2", attempts=1)
+    try:
+        with aws_errors():
+            reservation = ec2.purchase_capacity_block(
+                CapacityBlockOfferingId=block.id, InstancePlatform="Linux/UNIX"
+            )["CapacityReservation"]
+    except CloudError as error:
+        if _is_refusal(error.__cause__):
+            raise
+        lists = "aws ec2 describe-capacity-reservations --region {}"
+        raise CloudError(
+            f"AWS may have sold the block, and charged {money(block.upfront_usd)}: {error.message}",
+            f"{command_text(lists, target.region)} lists it if so; buy again only if it does not",
+            error.code,
+        ) from error
     return _reserved(reservation)
+
+
+def _is_refusal(cause: BaseException | None) -> bool:
+    """Return whether AWS decided against the request; a server error may come after a purchase."""
+    if not isinstance(cause, ClientError):
+        return False
+    return cause.response["ResponseMetadata"]["HTTPStatusCode"] < HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _optional(ask: Callable[[], Iterable[Any]]) -> list[Any]:

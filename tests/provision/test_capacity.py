@@ -1,6 +1,9 @@
 """What capacity there is of a type, as the region's API says it."""
 
 from datetime import UTC, date, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ from botocore.exceptions import ClientError
 from config.errors import CloudError, InputError
 from config.target import Target
 from provision.aws.clients import client
-from provision.capacity.offers import BlockSize, capacity
+from provision.capacity.offers import BlockOffering, BlockSize, buy_block, capacity
 
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d")
 START = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
@@ -164,3 +167,35 @@ def test_the_region_itself_answers(target: Target) -> None:
     assert set(capacity("p4d.24xlarge", BlockSize(2), target).zones) <= {
         zone["ZoneName"] for zone in made
     }
+
+
+def test_a_purchase_that_aws_fails_to_answer_is_not_repeated(tmp_path: Path) -> None:
+    class Failing(BaseHTTPRequestHandler):
+        requests = 0
+
+        def do_POST(self) -> None:
+            Failing.requests += 1
+            self.send_response(503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Write no line for each request."""
+
+    block = BlockOffering("cb-1", ZONES[0], 2, 48, "", "", 5283.84, 55.04)
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    with ThreadingHTTPServer(("127.0.0.1", 0), Failing) as server:
+        Thread(target=server.serve_forever, args=(0.01,)).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        target = Target("aws", "us-east-1", tmp_path, endpoint=url, environment=keys)
+        with pytest.raises(CloudError) as caught:
+            buy_block(block, target)
+        server.shutdown()
+    assert Failing.requests == 1
+    assert caught.value.message.startswith(
+        "AWS may have sold the block, and charged $5,283.84: AWS refused PurchaseCapacityBlock: "
+    )
+    assert caught.value.hint == (
+        "`aws ec2 describe-capacity-reservations --region us-east-1` lists it if so; buy again only"
+        " if it does not"
+    )
