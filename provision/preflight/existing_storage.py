@@ -14,7 +14,7 @@ from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
 from config.cluster.cluster_file import Cluster, Shared
-from config.cluster.resolved import CLUSTER_TAG, ExistingStorage
+from config.cluster.resolved import CLUSTER_TAG, ID_TAG, ExistingStorage, Resolved
 from config.command_text import command_text
 from config.errors import CloudError, InputError
 from config.target import Target
@@ -32,8 +32,8 @@ _UNKNOWN = frozenset({"FileSystemNotFound", "ValidationException"})
 class FoundStorage:
     """A file system in AWS: its VPC, and in each of its zones the security groups in its way.
 
-    `rules` are EC2's inbound rules of each group. `cluster` is the cluster of gpuctl that made the
-    file system, empty if none did.
+    `rules` are EC2's inbound rules of each group. `tags` name the cluster of gpuctl that made the
+    file system, if one did.
     """
 
     shared: Shared
@@ -41,7 +41,7 @@ class FoundStorage:
     vpc: str
     groups: Mapping[str, tuple[str, ...]]
     rules: Mapping[str, Sequence[Any]]
-    cluster: str
+    tags: Mapping[str, str]
 
     @property
     def name(self) -> str:
@@ -119,10 +119,23 @@ def storage_access(
 
 def storage_warnings(storage: FoundStorage) -> Iterator[str]:
     """Yield a warning if the file system ends with another cluster."""
-    if storage.cluster:
+    if cluster := storage.tags.get(CLUSTER_TAG):
         yield (
-            f"{storage.shared.id} belongs to cluster {storage.cluster}:"
-            f" {command_text('gpuctl down {}', storage.cluster)} deletes it"
+            f"{storage.shared.id} belongs to cluster {cluster}:"
+            f" {command_text('gpuctl down {}', cluster)} deletes it"
+        )
+
+
+def check_not_own(storage: FoundStorage, before: Resolved | None) -> None:
+    """Raise InputError if `up` made the file system for the cluster `before`, and would delete it.
+
+    A cluster with `storage.shared.id` creates no file system, so Pulumi removes its former one.
+    """
+    if before is not None and storage.tags.get(ID_TAG) == before.tags[ID_TAG]:
+        raise InputError(
+            f"{storage.name} was created for this cluster, and `up` would delete it with its data:"
+            " a cluster with storage.shared.id creates none",
+            "remove storage.shared.id: the cluster keeps its file system",
         )
 
 
@@ -142,7 +155,7 @@ def _efs(target: Target, shared: Shared, ec2: "EC2Client") -> FoundStorage:
         vpc=next((str(mount["VpcId"]) for mount in usable), ""),
         groups=groups,
         rules=_rules(ec2, groups),
-        cluster=_cluster_of(described),
+        tags=_tags(described),
     )
 
 
@@ -168,7 +181,7 @@ def _lustre(target: Target, shared: Shared, ec2: "EC2Client") -> FoundStorage:
         vpc=described["VpcId"],
         groups=groups,
         rules=_rules(ec2, groups),
-        cluster=_cluster_of(described),
+        tags=_tags(described),
     )
 
 
@@ -179,9 +192,8 @@ def _check_available(shared: Shared, state: str, required: str) -> None:
         )
 
 
-def _cluster_of(described: Any) -> str:
-    tags = {tag["Key"]: tag["Value"] for tag in described.get("Tags", ())}
-    return str(tags.get(CLUSTER_TAG, ""))
+def _tags(described: Any) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in described.get("Tags", ())}
 
 
 def _rules(ec2: "EC2Client", groups: Mapping[str, tuple[str, ...]]) -> dict[str, Sequence[Any]]:

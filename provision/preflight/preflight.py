@@ -39,6 +39,7 @@ from provision.preflight.existing_network import (
     choose_subnets,
 )
 from provision.preflight.existing_storage import (
+    check_not_own,
     storage_access,
     storage_warnings,
     storage_zones,
@@ -318,6 +319,7 @@ class _Preflight:
         storage = self.problems.catch(self.requests.storage.result)
         if storage is None or zones is None:
             return zones
+        self.problems.catch(lambda: check_not_own(storage, self.before))
         self.problems.warnings += storage_warnings(storage)
         return self.problems.catch(lambda: storage_zones(storage, zones))
 

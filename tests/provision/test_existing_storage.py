@@ -1,6 +1,7 @@
 """A file system that exists is checked before anything is made: its zone, its rules, its owner."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from config.loading.load import check
 from config.target import Target
 from provision.aws.clients import client
 from provision.preflight.preflight import resolve
+from provision.state.record import new_record
 from provision.state.store import ClusterStore
 from tests.infra.somebodys_network import SomebodysNetwork
 
@@ -208,6 +210,22 @@ def test_a_file_system_of_another_cluster_is_warned_of(account: Account) -> None
     files = account.efs(account.group({**NFS, "source": "self"}), A, Tags=tags)
     assert f"{files} belongs to cluster old: `gpuctl down old` deletes it" in (
         account.resolve("efs", files).warnings
+    )
+
+
+def test_the_file_system_that_a_cluster_made_cannot_become_one_that_it_mounts(
+    account: Account,
+) -> None:
+    """Pulumi would delete it: the file does not create it any more."""
+    store = ClusterStore(account.target)
+    before = account.resolve("efs", account.efs(account.group({**NFS, "source": "self"}), A))
+    store.write(new_record(before, datetime.now(UTC)))
+    tags = [{"Key": name, "Value": before.tags[name]} for name in ("gpuctl:cluster", "gpuctl:id")]
+    files = account.efs(account.group({**NFS, "source": "self"}), A, Tags=tags)
+    assert account.complaint("efs", files) == (
+        f"storage.shared.id: {files} was created for this cluster, and `up` would delete it with"
+        " its data: a cluster with storage.shared.id creates none; remove storage.shared.id: the"
+        " cluster keeps its file system"
     )
 
 
