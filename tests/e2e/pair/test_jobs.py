@@ -180,7 +180,7 @@ def test_runs_go_on_side_by_side_and_wait_in_a_queue(
     with gpuctl.running("--lab", "run", left, "--cluster", cluster) as first:
         read_until(first, "[node0] on node0")
         with gpuctl.running("--lab", "run", right, "--cluster", cluster) as second:
-            read_until(second, "[node0] on node1")
+            read_until(second, "[node1] on node1")
             with gpuctl.running("--lab", "run", wide, "--cluster", cluster, "--queue") as third:
                 read_until(third, "waits at place 1 of the queue, behind left-")
                 known = gpuctl.json("--lab", "ps", "-n", "1")[0]
