@@ -46,14 +46,23 @@ def choose_outputs(runs: Path, run_id: str, parent: Path) -> None:
 
 def check_outputs(parent: Path) -> None:
     """Raise InputError if no outputs can be written to the folder, which need not exist."""
-    nearest = next(path for path in (parent, *parent.parents) if path.exists())
-    if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
-        return
-    why = "you may not write there" if nearest.is_dir() else "it is not a folder"
-    raise InputError(
-        f"outputs cannot come back to {parent}: {nearest}: {why}",
-        "name another folder with --outputs DIR",
-    )
+    try:
+        why = _refusal(parent)
+    except OSError as error:  # a folder above it is another person's, or a name is too long
+        why = str(error.strerror)
+    if why:
+        raise InputError(
+            f"outputs cannot come back to {parent}: {why}", "name another folder with --outputs DIR"
+        )
+
+
+def _refusal(parent: Path) -> str:
+    """Return why nothing can be written to the folder; empty if it can."""
+    nearest = next(path for path in (parent, *parent.parents) if path.exists() or path.is_symlink())
+    if not nearest.is_dir():
+        return f"{nearest}: it is not a folder"
+    can_write = os.access(nearest, os.W_OK | os.X_OK)
+    return "" if can_write else f"{nearest}: you may not write there"
 
 
 def make_outputs_folder(folder: Path) -> None:

@@ -129,7 +129,6 @@ async def _fetch(
         size = sum(item.size for item in files)
         refused: list[str] = []
         if items:
-            _check_room(size, to, node.name)
             refused = await _write(talk, items, to, node.name)
     return len(files), size, refused
 
@@ -200,24 +199,30 @@ def _shown(path: str) -> str:
     return repr(path if len(path) <= 100 else f"{path[:97]}...")
 
 
-def _check_room(size: int, to: Path, node: str) -> None:
-    make_outputs_folder(to.parent)
-    free = shutil.disk_usage(to.parent).free - RESERVE
+def _check_room(items: list[_Item], folder: Path, node: str) -> None:
+    """Raise RunError if the disk has no room for the files, and for what it keeps free."""
+    size = sum(item.size for item in items if item.kind == "file")
+    free = shutil.disk_usage(folder).free - RESERVE
     if size > free:
         raise RunError(
-            f"the outputs of {node} have {size >> 20} MiB, the disk of {to.parent} has room for"
+            f"the outputs of {node} have {size >> 20} MiB, the disk of {folder} has room for"
             f" {max(free, 0) >> 20} MiB",
             "",
         )
 
 
 async def _write(talk: Conversation, items: list[_Item], to: Path, node: str) -> list[str]:
-    """Write the outputs that arrive; return the reason for each that was refused."""
+    """Write the outputs that arrive; return the reason for each that was refused.
+
+    After an error `rank-N.part` exists: without one the outputs would count as whole.
+    """
     part = to.with_name(f"{to.name}.part")
     arrivals = Arrivals(part, most_mode=0o700)
     try:
+        make_outputs_folder(to.parent)
         shutil.rmtree(part, ignore_errors=True)  # of an earlier attempt
         part.mkdir(mode=0o700)
+        _check_room(items, to.parent, node)
         for item in items:
             path = PurePosixPath(item.path)
             if item.kind == "folder":

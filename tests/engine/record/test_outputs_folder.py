@@ -50,6 +50,23 @@ def test_a_file_is_no_folder_for_outputs(runs: Path, tmp_path: Path, name: str) 
     )
 
 
+def test_a_link_to_nothing_is_no_folder_for_outputs(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "outputs").symlink_to(tmp_path / "none")
+    with pytest.raises(InputError) as caught:
+        choose_outputs(runs, RUN, tmp_path / "outputs")
+    assert caught.value.message == (
+        f"outputs cannot come back to {tmp_path / 'outputs'}: {tmp_path / 'outputs'}: it is not a"
+        " folder"
+    )
+
+
+def test_a_name_that_is_too_long_is_an_input_error(runs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 300)
+    with pytest.raises(InputError) as caught:
+        choose_outputs(runs, RUN, folder)
+    assert caught.value.message == f"outputs cannot come back to {folder}: File name too long"
+
+
 def test_a_folder_that_nobody_may_write_takes_no_outputs(runs: Path) -> None:
     with pytest.raises(InputError) as caught:
         choose_outputs(runs, RUN, Path("/proc/sys/outputs"))

@@ -113,6 +113,19 @@ def test_outputs_that_do_not_fit_say_so(
         f"the outputs of node{rank} have 3 MiB, the disk of {to} has room for 2 MiB"
         for rank in (0, 1)
     )
+    assert any(to.glob("*.part")), "the next client fetches them again"
+
+
+def test_a_folder_that_cannot_be_made_is_a_failure_of_each_node(
+    site: Site, work: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "to").write_text("a file")
+    got = fetched(site, tmp_path / "to", "result.json")
+    assert got.failures == tuple(
+        f"the outputs of node{rank} cannot be written to {tmp_path / 'to'}/rank-{rank}.part:"
+        " File exists"
+        for rank in (0, 1)
+    )
 
 
 def test_a_node_that_fails_does_not_stop_the_others(site: Site, work: Path, tmp_path: Path) -> None:
