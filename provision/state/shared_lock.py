@@ -117,7 +117,7 @@ def shared_lock(name: str, command: str, files: SharedFiles) -> Iterator[None]:
             held.release()
 
 
-def is_held(name: str, target: Target) -> bool:
+def is_held(name: str, target: Target, stale_s: float = STALE_S) -> bool:
     """Return whether another machine holds the cluster's lock in the bucket.
 
     A malformed lock, which somebody else has written, counts as held until it is stale.
@@ -125,14 +125,16 @@ def is_held(name: str, target: Target) -> bool:
     bucket = shared.objects(target)
     try:
         stored = bucket.read(shared.cluster_key(name, shared.LOCK_FILE, target)) if bucket else None
-        if stored is None or stored.age >= timedelta(seconds=STALE_S):
+        if stored is None or stored.age >= timedelta(seconds=stale_s):
             return False
         return parse_foreign(Lock, stored.text).machine != _machine(target)
     except Malformed:
         return True
 
 
-def acquire(name: str, command: str, bucket: "Objects", files: SharedFiles) -> Held:
+def acquire(
+    name: str, command: str, bucket: "Objects", files: SharedFiles, stale_s: float = STALE_S
+) -> Held:
     """Return the cluster's lock; InputError with the holder if another command has it."""
     target = files.target
     key, now = shared.cluster_key(name, shared.LOCK_FILE, target), datetime.now(UTC)
@@ -154,7 +156,7 @@ def acquire(name: str, command: str, bucket: "Objects", files: SharedFiles) -> H
             try:
                 seen = bucket.read(key)  # None if the holder has just ended
                 if seen is not None:
-                    _check_free(name, seen, lock)
+                    _check_free(name, seen, lock, stale_s)
             except Malformed as error:
                 raise InputError(
                     f"cluster '{name}' is locked by an object that is no lock: {error}",
@@ -165,12 +167,12 @@ def acquire(name: str, command: str, bucket: "Objects", files: SharedFiles) -> H
             return Held(name, lock, etag, files)
 
 
-def _check_free(name: str, stored: "Stored", ours: Lock) -> None:
+def _check_free(name: str, stored: "Stored", ours: Lock, stale_s: float) -> None:
     """Raise InputError if the lock's holder may be alive.
 
     A holder with our state folder is dead: this process has that folder's own lock.
     """
-    left = timedelta(seconds=STALE_S) - stored.age
+    left = timedelta(seconds=stale_s) - stored.age
     if left <= timedelta():
         return
     held = parse_foreign(Lock, stored.text)

@@ -2,13 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
@@ -26,6 +25,7 @@ from provision.billing.ledger import cluster_costs
 from provision.down import Teardown
 from provision.removal import verification
 from provision.state.store import ClusterStore
+from tests.aws_calls import Answer, ApiCall
 from tests.engine.conftest import make_inventory, make_plan
 from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record
@@ -54,6 +54,7 @@ def old_cluster(
     empty_region: Target,
     remembered: Target,
     monkeypatch: pytest.MonkeyPatch,
+    answer_calls: Callable[[Answer], None],
 ) -> str:
     """A cluster of one p4d node with its NAT gateway, up for three hours."""
     for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(empty_region.endpoint)}.items():
@@ -67,16 +68,15 @@ def old_cluster(
     since = datetime.now(UTC) - timedelta(hours=HOURS)
     ready = a_record().model_copy(update={"created": since}).now("ready")
     ClusterStore(remembered).write(ready)
-    _made(since, monkeypatch)
+    _made(since, answer_calls)
     return "demo"
 
 
-def _made(since: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+def _made(since: datetime, answer_calls: Callable[[Answer], None]) -> None:
     """The region says that instances and gateways have been there since then."""
-    ask: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
 
-    def asked(self: object, operation: str, request: object) -> Any:
-        answer = ask(self, operation, request)
+    def asked(call: ApiCall) -> Any:
+        answer = call.ask()
         for reservation in answer.get("Reservations", ()):
             for instance in reservation["Instances"]:
                 instance["LaunchTime"] = since
@@ -84,7 +84,7 @@ def _made(since: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
             gateway["CreateTime"] = since
         return answer
 
-    monkeypatch.setattr(BaseClient, "_make_api_call", asked)
+    answer_calls(asked)
 
 
 def test_the_cost_is_shown(old_cluster: str, remembered: Target) -> None:
@@ -214,16 +214,15 @@ def test_what_appears_late_is_no_proof(
 def test_what_may_not_be_listed_is_no_proof(
     empty_region: Target,
     rounds: list[float],
-    monkeypatch: pytest.MonkeyPatch,
+    answer_calls: Callable[[Answer], None],
 ) -> None:
-    ask: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
 
-    def asked(self: object, operation: str, request: object) -> Any:
-        if operation == "ListRoles":
-            raise ClientError({"Error": {"Code": "AccessDenied"}}, operation)
-        return ask(self, operation, request)
+    def asked(call: ApiCall) -> Any:
+        if call.operation == "ListRoles":
+            raise ClientError({"Error": {"Code": "AccessDenied"}}, call.operation)
+        return call.ask()
 
-    monkeypatch.setattr(BaseClient, "_make_api_call", asked)
+    answer_calls(asked)
     with pytest.raises(CloudError) as denied:
         verification.verify("demo", "aaaa", empty_region)
     assert str(denied.value) == (

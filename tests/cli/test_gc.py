@@ -1,13 +1,12 @@
 """`gpuctl gc`: what was planted by hand in two regions is found and removed, and nothing else."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner, Result
 
@@ -18,6 +17,7 @@ from provision.aws.clients import client, forget_clients
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import find_all
 from provision.state.store import ClusterStore
+from tests.aws_calls import Answer, ApiCall
 from tests.infra.region import CREDENTIALS
 from tests.provision import test_sweep
 from tests.provision.test_ownership import BEN, with_id
@@ -45,9 +45,21 @@ def there(
 
 
 @pytest.fixture
-def old(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the test creates counts as old at once."""
-    monkeypatch.setattr("provision.removal.orphans.YOUNG", timedelta(0))
+def old(answer_calls: Callable[[Answer], None]) -> None:
+    """AWS reports that everything has been created an hour ago."""
+    answer_calls(an_hour_older)
+
+
+def an_hour_older(call: ApiCall) -> Any:
+    return _earlier(call.ask())
+
+
+def _earlier(answer: Any) -> Any:
+    if isinstance(answer, dict):
+        return {key: _earlier(value) for key, value in answer.items()}
+    if isinstance(answer, list):
+        return [_earlier(value) for value in answer]
+    return answer - timedelta(hours=1) if isinstance(answer, datetime) else answer
 
 
 def plant(
@@ -206,20 +218,20 @@ def test_what_changes_during_the_question_stays(
 
 
 def test_a_region_that_does_not_answer_is_named(
-    there: Target, monkeypatch: pytest.MonkeyPatch
+    there: Target, answer_calls: Callable[[Answer], None]
 ) -> None:
-    ask: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
 
-    def asked(self: Any, operation: str, request: object) -> Any:
+    def asked(call: ApiCall) -> Any:
+        operation = call.operation
         if operation == "DescribeRegions":
             return {"Regions": [{"RegionName": one} for one in (WEST, "us-east-1")]}
-        if operation == "DescribeVpcs" and self.meta.region_name == WEST:
+        if operation == "DescribeVpcs" and call.region == WEST:
             raise ClientError({"Error": {"Code": "UnauthorizedOperation"}}, operation)
-        if operation == "ListRoles" and self.meta.region_name == "us-east-1":
+        if operation == "ListRoles" and call.region == "us-east-1":
             raise ClientError({"Error": {"Code": "AccessDenied"}}, operation)
-        return ask(self, operation, request)
+        return call.ask()
 
-    monkeypatch.setattr(BaseClient, "_make_api_call", asked)
+    answer_calls(asked)
     done = everywhere()
     assert done.stdout.splitlines()[1:] == [
         "REGION     FOUND                 PER HOUR",
@@ -262,16 +274,15 @@ def test_the_setting_says_which_regions_are_searched(
 
 
 def test_who_may_not_list_the_regions_names_one(
-    there: Target, monkeypatch: pytest.MonkeyPatch
+    there: Target, answer_calls: Callable[[Answer], None]
 ) -> None:
-    ask: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
 
-    def asked(self: Any, operation: str, request: object) -> Any:
-        if operation == "DescribeRegions":
-            raise ClientError({"Error": {"Code": "UnauthorizedOperation"}}, operation)
-        return ask(self, operation, request)
+    def asked(call: ApiCall) -> Any:
+        if call.operation == "DescribeRegions":
+            raise ClientError({"Error": {"Code": "UnauthorizedOperation"}}, call.operation)
+        return call.ask()
 
-    monkeypatch.setattr(BaseClient, "_make_api_call", asked)
+    answer_calls(asked)
     assert gc().exit_code == 0
     assert str(everywhere().exception) == (
         "AWS refused DescribeRegions: UnauthorizedOperation: AWS gives no reason; let an"
@@ -281,7 +292,9 @@ def test_who_may_not_list_the_regions_names_one(
 
 
 def test_a_terminal_is_asked_for_what_is_orphaned_and_for_each_doubt(
-    there: Target, monkeypatch: pytest.MonkeyPatch
+    there: Target,
+    monkeypatch: pytest.MonkeyPatch,
+    answer_calls: Callable[[Answer], None],
 ) -> None:
     """With young parts both are doubtful; then one is old."""
     ec2: Any = client(there, "ec2")
@@ -315,7 +328,7 @@ def test_a_terminal_is_asked_for_what_is_orphaned_and_for_each_doubt(
     ]
     assert (len(ids(there, "first", "aaaa")), ids(there, "second", "aaaa")) == (1, [])
     asked.clear()
-    monkeypatch.setattr("provision.removal.orphans.YOUNG", timedelta(0))
+    answer_calls(an_hour_older)
     assert gc().exit_code == 0
     assert asked == ["Remove 1 resource of 1 cluster? [y/N]: "]
     assert len(ids(there, "first", "aaaa")) == 1

@@ -1,5 +1,6 @@
 """What capacity there is of a type, as the region's API says it."""
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -7,13 +8,13 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from config.errors import CloudError, InputError
 from config.target import Target
 from provision.aws.clients import client
 from provision.capacity.offers import BlockOffering, BlockSize, buy_block, capacity
+from tests.aws_calls import Answer, ApiCall
 
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d")
 START = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
@@ -59,7 +60,7 @@ OFFERINGS = [
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def asked(answer_calls: Callable[[Answer], None]) -> dict[str, Any]:
     """Requests by operation. The account has what is above, whatever it is asked for."""
     requests: dict[str, Any] = {}
     told: dict[str, Any] = {
@@ -67,13 +68,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "DescribeCapacityReservations": {"CapacityReservations": RESERVATIONS},
         "DescribeCapacityBlockOfferings": {"CapacityBlockOfferings": OFFERINGS},
     }
-    ask: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
 
-    def answer(self: object, operation: str, request: Any) -> Any:
-        requests[operation] = request
-        return told.get(operation) or ask(self, operation, request)
+    def answer(call: ApiCall) -> Any:
+        requests[call.operation] = call.request
+        return told.get(call.operation) or call.ask()
 
-    monkeypatch.setattr(BaseClient, "_make_api_call", answer)
+    answer_calls(answer)
     return requests
 
 
@@ -135,30 +135,29 @@ def test_a_type_that_no_zone_offers(target: Target) -> None:
 
 @pytest.mark.parametrize("code", ["InvalidParameterValue", "Unsupported", "UnsupportedOperation"])
 def test_a_type_that_is_not_sold_so_has_no_price_and_no_block(
-    target: Target, monkeypatch: pytest.MonkeyPatch, code: str
+    target: Target, answer_calls: Callable[[Answer], None], code: str
 ) -> None:
-    refuse(monkeypatch, code)
+    refuse(answer_calls, code)
     found = capacity("p4d.24xlarge", BlockSize(2), target)
     assert (found.spot_usd_h, found.blocks) == ({}, ())
     assert found.zones == ZONES
 
 
-def test_another_refusal_is_told(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse(monkeypatch, "UnauthorizedOperation")
+def test_another_refusal_is_told(target: Target, answer_calls: Callable[[Answer], None]) -> None:
+    refuse(answer_calls, "UnauthorizedOperation")
     with pytest.raises(CloudError, match="UnauthorizedOperation: No"):
         capacity("p4d.24xlarge", BlockSize(2), target)
 
 
-def refuse(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+def refuse(answer_calls: Callable[[Answer], None], code: str) -> None:
     """AWS refuses to speak of spot prices and of blocks."""
-    ask: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
 
-    def answer(self: object, operation: str, request: object) -> Any:
-        if operation in ("DescribeSpotPriceHistory", "DescribeCapacityBlockOfferings"):
-            raise ClientError({"Error": {"Code": code, "Message": "No."}}, operation)
-        return ask(self, operation, request)
+    def answer(call: ApiCall) -> Any:
+        if call.operation in ("DescribeSpotPriceHistory", "DescribeCapacityBlockOfferings"):
+            raise ClientError({"Error": {"Code": code, "Message": "No."}}, call.operation)
+        return call.ask()
 
-    monkeypatch.setattr(BaseClient, "_make_api_call", answer)
+    answer_calls(answer)
 
 
 def test_the_region_itself_answers(target: Target) -> None:

@@ -1,13 +1,12 @@
 """One request claims a whole cluster: what is repeated, what is not, and when it is let go."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import botocore.session
 import pytest
-from botocore.client import BaseClient
 from botocore.exceptions import EndpointConnectionError
 
 from config.cluster.resolved import Resolved
@@ -23,6 +22,7 @@ from provision.capacity import claim
 from provision.capacity.claim import NoCapacity, claim_capacity, try_zones
 from provision.capacity.times import CAPACITY_TIMES
 from tests import golden
+from tests.aws_calls import Answer, ApiCall
 from tests.infra.region import CREDENTIALS, Worlds, child, client, resolved
 from tests.lab.world import World
 from tests.plans import requests
@@ -98,17 +98,15 @@ def test_a_claim_that_fails_after_aws_accepted_it_is_a_refusal_of_its_zone(
 
 
 def test_a_claim_without_all_of_its_places_is_a_refusal_of_its_zone(
-    there: Target, monkeypatch: pytest.MonkeyPatch
+    there: Target, answer_calls: Callable[[Answer], None]
 ) -> None:
-    call: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
-
-    def with_a_place_taken(self: Any, operation: str, parameters: Any) -> Any:
-        answer = call(self, operation, parameters)
+    def with_a_place_taken(call: ApiCall) -> Any:
+        answer = call.ask()
         for held in answer.get("CapacityReservations", ()):
             held["AvailableInstanceCount"] -= held["AvailabilityZone"] == ZONES[0]
         return answer
 
-    monkeypatch.setattr(BaseClient, "_make_api_call", with_a_place_taken)
+    answer_calls(with_a_place_taken)
     told = list[Progress]()
     with claim_capacity(cluster(there), 2, there, told.append) as made:
         assert made.zone == ZONES[1]

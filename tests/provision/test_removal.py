@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from config.catalogue.aws_codes import remedy
@@ -18,6 +17,7 @@ from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import Resource, find_all
 from provision.removal import sweep as removal
 from provision.removal.sweep import PASSES, PAUSE_S, RETRIES, sweep
+from tests.aws_calls import Answer, ApiCall
 from tests.infra.region import CREDENTIALS, child
 from tests.provision.test_sweep import make_cluster
 
@@ -46,20 +46,19 @@ class Aws:
 
 
 @pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> Aws:
+def aws(monkeypatch: pytest.MonkeyPatch, answer_calls: Callable[[Answer], None]) -> Aws:
     aws = Aws()
-    ask: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
 
-    def asked(self: object, operation: str, request: object) -> Any:
+    def asked(call: ApiCall) -> Any:
+        operation = call.operation
         aws.calls.append(operation)
         code, times = aws.refusals.get(operation, ("", 0))
         if aws.count(operation) <= times:
             text = aws.texts.get(operation, "Not now.")
             raise ClientError({"Error": {"Code": code, "Message": text}}, operation)
-        answer = ask(self, operation, request)
-        return aws.answers.get(operation, lambda told: told)(answer)
+        return aws.answers.get(operation, lambda answer: answer)(call.ask())
 
-    monkeypatch.setattr(BaseClient, "_make_api_call", asked)
+    answer_calls(asked)
     monkeypatch.setattr("time.sleep", aws.pauses.append)  # of removal, and of botocore's waiters
     return aws
 

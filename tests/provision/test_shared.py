@@ -249,15 +249,13 @@ def test_a_lock_that_nobody_renews_is_explained(
 
 
 def test_a_stale_lock_is_taken_over_and_its_holder_writes_nothing_more(
-    anna: Target, ben: Target, there: Objects, monkeypatch: pytest.MonkeyPatch
+    anna: Target, ben: Target, there: Objects
 ) -> None:
     ClusterStore(anna).write(a_record())
     files = SharedFiles(anna)
     held = shared_lock.acquire("demo", "gpuctl up", there, files)
-    with monkeypatch.context() as patch:
-        patch.setattr(shared_lock, "STALE_S", 0.0)
-        assert not ClusterStore(ben).is_locked("demo")
-        taken = shared_lock.acquire("demo", "gpuctl down demo", there, SharedFiles(ben))
+    assert not shared_lock.is_held("demo", ben, stale_s=0.0)
+    taken = shared_lock.acquire("demo", "gpuctl down demo", there, SharedFiles(ben), stale_s=0.0)
     held.renew()
     with pytest.raises(StateError, match="this command lost the cluster's lock to another one"):
         files.push("demo", "cluster.json", a_record().now("ready").model_dump_json())

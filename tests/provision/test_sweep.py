@@ -1,13 +1,12 @@
 """What carries a cluster's tag is found, told and removed, and nothing else is."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from botocore.client import BaseClient
 from botocore.exceptions import ClientError
 
 from config.catalogue.session_manager import POLICY
@@ -22,6 +21,7 @@ from provision.removal.sweep import sweep
 from provision.state import record
 from provision.state.store import ClusterStore
 from provision.status import clusters
+from tests.aws_calls import Answer, ApiCall
 from tests.provision.test_record import a_record
 
 if TYPE_CHECKING:
@@ -223,18 +223,20 @@ def test_every_kind_is_found_and_removed_and_neighbours_stay(
 
 
 def test_who_may_not_ask_for_file_systems_has_none(
-    empty_region: Target, ec2: "EC2Client", ami: str, monkeypatch: pytest.MonkeyPatch
+    empty_region: Target,
+    ec2: "EC2Client",
+    ami: str,
+    answer_calls: Callable[[Answer], None],
 ) -> None:
     make_cluster(ec2, ami, "demo")
     make_file_systems(empty_region, "demo")
 
-    def denied(self: object, operation: str, request: object) -> object:
-        if operation == "DescribeFileSystems":
-            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, operation)
-        return answer(self, operation, request)
+    def denied(call: ApiCall) -> object:
+        if call.operation == "DescribeFileSystems":
+            raise ClientError({"Error": {"Code": "AccessDeniedException"}}, call.operation)
+        return call.ask()
 
-    answer: Any = getattr(BaseClient, "_make_api_call")  # noqa: B009 its stubs do not know it
-    monkeypatch.setattr(BaseClient, "_make_api_call", denied)
+    answer_calls(denied)
     found = {resource.kind for resource in find_all(empty_region, "demo")}
     assert found == {noun for noun, kind in KINDS.items() if kind.service == "ec2"}
 

@@ -97,17 +97,19 @@ def _mark(folder: Path) -> Path:
     return folder / f"{USED}{boot_id()}"
 
 
-def remove_old_runs(own: Path) -> None:
+def remove_old_runs(own: Path, disk_size: int | None = None) -> None:
     """Remove earlier runs that are over the budget from this node's disk.
 
-    `own` is the folder of the run that begins. Errors are ignored: they must not fail a run.
+    `own` is the folder of the run that begins, `disk_size` its disk's bytes, which are looked up by
+    default. Errors are ignored: they must not fail a run.
     """
     with contextlib.suppress(OSError):  # removed by another worker at the same time
-        share = shutil.disk_usage(own.parent).total // NODE_SHARE
+        if disk_size is None:
+            disk_size = shutil.disk_usage(own.parent).total
         folders = [path for path in own.parent.iterdir() if path.is_dir() and path != own]
         # The time of day only orders those of which the mark says nothing.
         kept = [_kept(path) for path in sorted(folders, key=lambda path: path.lstat().st_mtime)]
-        for run in runs_to_remove(kept, share, AGE_S, steady()):
+        for run in runs_to_remove(kept, disk_size // NODE_SHARE, AGE_S, steady()):
             _remove(run.folder)
 
 

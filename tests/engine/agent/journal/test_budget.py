@@ -1,11 +1,9 @@
 """Which runs are kept: on a node by its disk, never one that lives or that nobody has read."""
 
 import os
-import shutil
 import subprocess
 import sys
 import time
-from collections import namedtuple
 from pathlib import Path
 
 import pytest
@@ -28,7 +26,7 @@ from engine.agent.link.control import follow
 
 UP_DAYS = 200
 NOW = 1_000_000_000.0
-Disk = namedtuple("Disk", "total")
+DISK_SIZE = 10 << 20
 RUNS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 100), st.booleans()), max_size=12)
 
 
@@ -58,9 +56,8 @@ def test_the_oldest_go_and_no_more_than_need_to(
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A node's folder of runs, on a disk of 10 MiB; the node is up for UP_DAYS."""
+    """A node's folder of runs; the node is up for UP_DAYS."""
     monkeypatch.setattr(run_folders, "steady", lambda: UP_DAYS * 86400.0)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(10 << 20))
     return tmp_path
 
 
@@ -89,21 +86,21 @@ def names(runs: Path) -> list[str]:
 def test_a_tenth_of_the_disk_is_kept_and_the_oldest_goes(runs: Path) -> None:
     for days, name in enumerate("abcd"):
         earlier(runs, name, 400, days)
-    remove_old_runs(runs / "new")
+    remove_old_runs(runs / "new", DISK_SIZE)
     assert names(runs) == ["a", "b"]
 
 
 def test_what_is_older_than_30_days_goes(runs: Path) -> None:
     earlier(runs, "old", 4, AGE_S / 86400 + 1)
     earlier(runs, "young", 4, AGE_S / 86400 - 1)
-    remove_old_runs(runs / "new")
+    remove_old_runs(runs / "new", DISK_SIZE)
     assert names(runs) == ["young"]
 
 
 def test_what_nobody_has_read_stays(runs: Path) -> None:
     earlier(runs, "unread", 2000, 99, JOURNAL)
     earlier(runs, "read", 4, 99, JOURNAL, READ)
-    remove_old_runs(runs / "new")
+    remove_old_runs(runs / "new", DISK_SIZE)
     assert names(runs) == ["unread"]
 
 
@@ -119,9 +116,9 @@ def test_a_run_that_lives_and_the_one_that_begins_stay(runs: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"\n"
-        remove_old_runs(own)
+        remove_old_runs(own, DISK_SIZE)
         assert names(runs) == ["living", "own"]
-    remove_old_runs(own)
+    remove_old_runs(own, DISK_SIZE)
     assert names(runs) == ["own"]
 
 
@@ -135,10 +132,9 @@ def test_a_clock_that_is_set_changes_no_age(
     now = time.time
     if years:
         monkeypatch.setattr(time, "time", lambda: now() + years * 365.25 * 86400)
-    remove_old_runs(runs / "new")
+    remove_old_runs(runs / "new", DISK_SIZE)
     assert names(runs) == ["tree-fresh", "tree-unused", "young"]
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(0))
-    remove_old_runs(runs / "new")
+    remove_old_runs(runs / "new", 0)
     assert names(runs) == ["tree-fresh"]
 
 
@@ -146,7 +142,7 @@ def test_a_run_that_begins_at_this_moment_is_the_newest(runs: Path) -> None:
     earlier(runs, "old", 1023, 1)
     (runs / "unmarked").mkdir()
     (runs / "unmarked" / "hostfile").write_bytes(os.urandom(4096))
-    remove_old_runs(runs / "new")
+    remove_old_runs(runs / "new", DISK_SIZE)
     assert names(runs) == ["unmarked"]
 
 
@@ -162,7 +158,7 @@ def test_what_was_used_before_the_boot_is_as_old_as_the_boot(
     for up, left in ((limit - 1, ["a", "b", "c"]), (limit + 1, ["c"])):
         monkeypatch.setattr(run_folders, "steady", lambda now=up * 86400: now)
         use(runs / "c", UP_DAYS - up)
-        remove_old_runs(runs / "new")
+        remove_old_runs(runs / "new", DISK_SIZE)
         assert names(runs) == left
 
 

@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -23,7 +22,6 @@ from engine.contract.codec import to_json
 from engine.contract.plan import RunOrder
 from tests.engine.agent.head.test_holding import runs, start_holding  # noqa: F401  a fixture
 from tests.engine.agent.head.test_queue import holding
-from tests.engine.agent.journal.test_budget import Disk
 from tests.engine.bare_plans import bare_node, bare_plan
 
 QUESTIONS = 3000
@@ -82,11 +80,8 @@ def test_a_client_that_is_refused_keeps_nobody_out_meanwhile(runs: Path) -> None
             other.communicate()
 
 
-def test_the_folder_of_a_run_that_starts_is_never_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_of_a_run_that_starts_is_never_removed(tmp_path: Path) -> None:
     """On a full disk each start removes what it may; a run has no journal yet when it starts."""
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(0))
     code = (
         "import sys; from pathlib import Path\n"
         "from engine.agent.journal.locks import create_folder\n"
@@ -103,7 +98,7 @@ def test_the_folder_of_a_run_that_starts_is_never_removed(
 
         def remove() -> None:
             while not ended.is_set():
-                remove_old_runs(tmp_path / "new")
+                remove_old_runs(tmp_path / "new", 0)
 
         remover = threading.Thread(target=remove)
         remover.start()
@@ -112,7 +107,7 @@ def test_the_folder_of_a_run_that_starts_is_never_removed(
         remover.join()
         assert len(list(tmp_path.glob("run-*/rank-0.log"))) == 300
         starter.kill()
-    remove_old_runs(tmp_path / "new")
+    remove_old_runs(tmp_path / "new", 0)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -120,13 +115,12 @@ def test_a_start_holds_the_runs_folder_until_its_unit_listens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other runs that start meanwhile remove old folders without a journal."""
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(0))
     monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(tmp_path / "memory"))
     folder = tmp_path / "runs" / "job-000001"
     seen = []
 
     def start_unit(own: Path, program: str) -> int:
-        remove_old_runs(own.parent / "other")
+        remove_old_runs(own.parent / "other", 0)
         seen.append(sorted(path.name for path in own.iterdir())[0])
         return 0
 
@@ -145,7 +139,6 @@ def test_a_folder_with_a_run_that_may_come_back_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its supervisor was killed before it wrote a journal; systemd starts the next one."""
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(0))
     monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(tmp_path / "memory"))
     killed = tmp_path / "runs" / "killed"
     killed.mkdir(parents=True)
@@ -153,8 +146,8 @@ def test_a_folder_with_a_run_that_may_come_back_is_kept(
     (killed / "rank-0.log").write_text("x")
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory" / "killed.json").touch()
-    remove_old_runs(tmp_path / "runs" / "new")
+    remove_old_runs(tmp_path / "runs" / "new", 0)
     assert killed.exists()
     (tmp_path / "memory" / "killed.json").unlink()
-    remove_old_runs(tmp_path / "runs" / "new")
+    remove_old_runs(tmp_path / "runs" / "new", 0)
     assert not killed.exists()
