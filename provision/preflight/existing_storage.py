@@ -219,6 +219,7 @@ def _admitted(storage: FoundStorage, zone: str, subnet: str) -> str | None:
         for group in own
         for rule in storage.rules[group]
         for pair in rule["UserIdGroupPairs"]
+        if "VpcPeeringConnectionId" not in pair  # nodes cannot join a group of another VPC
     }
     candidates: list[str] = [*own, *(sorted(sources - {*own}) if is_efs else ())]
     for group in candidates:

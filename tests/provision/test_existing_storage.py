@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from cli.render.plan import storage_lines
-from config.cluster.cluster_file import Cluster
+from config.cluster.cluster_file import Cluster, Shared
 from config.cluster.resolved import Resolved
 from config.errors import GpuctlError, InputError
 from config.loading.load import check
 from config.target import Target
 from provision.aws.clients import client
+from provision.preflight.existing_storage import FoundStorage, storage_access
 from provision.preflight.preflight import resolve
 from provision.state.record import new_record
 from provision.state.store import ClusterStore
@@ -211,6 +212,19 @@ def test_a_file_system_of_another_cluster_is_warned_of(account: Account) -> None
     assert f"{files} belongs to cluster old: `gpuctl down old` deletes it" in (
         account.resolve("efs", files).warnings
     )
+
+
+def test_nodes_join_no_group_of_a_peered_vpc() -> None:
+    pair = {"GroupId": "sg-peer", "VpcPeeringConnectionId": "pcx-1"}
+    rule = {"IpProtocol": "tcp", **NFS, "UserIdGroupPairs": [pair], "IpRanges": []}
+    shared = Shared(type="efs", id="fs-0123456789abcdef0")
+    storage = FoundStorage(shared, "", "vpc-1", {A: ("sg-files",)}, {"sg-files": [rule]}, {})
+    access, problems = storage_access(storage, "vpc-1", {A: SUBNET_A})
+    assert access.groups == {}
+    assert [problem.message for problem in problems] == [
+        f"{storage.name} admits no nodes in {A}: none of its security groups (sg-files) opens TCP"
+        f" 2049 to its members or to {SUBNET_A}"
+    ]
 
 
 def test_the_file_system_that_a_cluster_made_cannot_become_one_that_it_mounts(
