@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from config.errors import StateError
+from config.errors import InputError, StateError
 
 
 def home() -> Path:
@@ -17,6 +17,21 @@ def home() -> Path:
     return folder
 
 
+def user_path(text: str | Path) -> Path:
+    """Return the path of the user's with `~` and `~name` as home folders.
+
+    Raises InputError if there is no such user.
+    """
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        name = Path(text).parts[0]
+        raise InputError(
+            f"'{text}' begins with '{name}', and this machine has no such home folder",
+            "correct the path",
+        ) from None
+
+
 def state_home() -> Path:
     """Return the folder for state: `$GPUCTL_STATE`, or `$XDG_STATE_HOME/gpuctl`.
 
@@ -24,7 +39,7 @@ def state_home() -> Path:
     the user's settings have a folder.
     """
     if chosen := os.environ.get("GPUCTL_STATE"):
-        return Path(chosen).expanduser().absolute()
+        return user_path(chosen).absolute()
     return _base("XDG_STATE_HOME", ".local/state") / "gpuctl"
 
 

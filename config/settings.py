@@ -13,7 +13,7 @@ from typing import Any
 from config import settings_model
 from config.errors import InputError, InvalidFiles
 from config.files import read_regular
-from config.folders import config_home, state_home
+from config.folders import config_home, state_home, user_path
 
 PROFILE = "GPUCTL_PROFILE"
 """The variable that chooses a profile of the file."""
@@ -93,7 +93,7 @@ def export_state() -> None:
     except OSError:
         return  # no file; `settings` reports one that cannot be read
     if has_state and (setting := _read().get("state")):
-        os.environ["GPUCTL_STATE"] = str(Path(setting.value).expanduser())
+        os.environ["GPUCTL_STATE"] = str(user_path(setting.value))
 
 
 _SHOWN = "profile ", "/", "~"

@@ -8,10 +8,10 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from config.cluster.cluster_file import ZONE
 from config.errors import InputError
+from config.folders import user_path
 from lab.authorization.policy import read_policy
 from lab.fault_table import (
     BOUNDARY,
@@ -215,7 +215,7 @@ def parse(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 def _policy_file(given: str) -> str:
     """Return the absolute path of a file with a policy; InputError if it has none."""
-    path = Path(given).expanduser().absolute()
+    path = user_path(given).absolute()
     try:
         read_policy(path.read_text())
     except OSError as error:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from config.errors import GpuctlError, InputError, RunError
+from config.folders import user_path
 from engine.plan.remote_paths import saved_folder
 from engine.record.events import FirstEvent
 from engine.record.history import RunRecord
@@ -33,7 +34,7 @@ def first_event(
     to `outputs/RUN`; InputError if they are in another folder.
     """
     if outputs is not None:
-        parent = outputs.expanduser().absolute()
+        parent = user_path(outputs).absolute()
         choose_outputs(chosen.state / "runs", record.run_id, parent)
     fetch_journal(chosen, record, watcher)
     if record.is_lost:

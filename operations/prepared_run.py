@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from config.errors import InputError
 from config.files import read_regular
+from config.folders import user_path
 from config.run.code_rules import outside_paths, run_sources, size_mistake
 from config.run.run_file import Run
 from engine.contract.plan import LaunchPlan
@@ -160,7 +161,7 @@ def _outputs(run: Run, file: Path, chosen: Path | None) -> Path:
         )
     # A run file may be a pipe: `gpuctl run <(…)`.
     beside = (file.parent if file.is_file() else Path()) / OUTPUTS
-    parent = (chosen or beside).expanduser().absolute()
+    parent = user_path(chosen or beside).absolute()
     if run.outputs:
         check_outputs(parent)
     return parent

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.errors import InputError, NodeError
+from config.folders import user_path
 from engine.contract.event import Event
 from engine.contract.head_events import HeadUnreachable
 from engine.contract.plan import LaunchPlan
@@ -222,7 +223,7 @@ def attach(
     if run.outputs:
         runs = chosen.state / "runs"
         parent = outputs or outputs_folder(runs, run.run_id).parent
-        choose_outputs(runs, run.run_id, parent.expanduser().absolute())
+        choose_outputs(runs, run.run_id, user_path(parent).absolute())
     client = RunClient(
         chosen, run, inventory, on_event=on_event, on_removed=on_removed, watcher=watcher
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 from config.command_text import command_text
 from config.errors import GpuctlError, InputError, Interrupted, NodeError
 from config.folded_names import fold
+from config.folders import user_path
 from config.target import Target
 from nodes.answers import Completed
 from nodes.identity import has_cluster_key
@@ -277,7 +278,7 @@ def _keys(text: str, known: Iterable[Grant], hint: str) -> tuple[PublicKey, ...]
     }
     if named:
         return tuple(_trusted(f"{entry.key} {entry.name}") for entry in named.values())
-    path = Path(text).expanduser()
+    path = user_path(text)
     if path.exists() or "/" in text or text.endswith(".pub"):
         return (read_public_key(path),)
     raise InputError(f"there is no file '{text}', and no key of that name was granted", hint)

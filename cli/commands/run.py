@@ -20,6 +20,7 @@ from cli.options import (
 from cli.render import detach_hint, followed_run, launch_plan
 from cli.render import run as render
 from config.errors import InputError
+from config.folders import user_path
 from config.loading import load, overrides, substitutions
 from operations import prepared_run, runs
 
@@ -196,7 +197,7 @@ def _confirm(
                 f" Give it to {credential.recipient}?",
                 option=f"--secret {credential.name}",
             )
-    allowed = {Path(text).expanduser().resolve() for text in paths}
+    allowed = {user_path(text).resolve() for text in paths}
     for path in prepared.outside_paths:
         if path not in allowed:
             question = f"{name} sends {path}, which is not in the run file's folder. Send it?"

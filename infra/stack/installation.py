@@ -35,7 +35,7 @@ from typing import Literal
 
 from config.errors import InfraError, InputError
 from config.file_locks import wait_for_lock
-from config.folders import cache_home
+from config.folders import cache_home, user_path
 from config.progress import Progress, Reporter
 from config.settings import settings
 
@@ -254,7 +254,7 @@ def _engine_of_setting() -> Engine | None:
     setting = settings()["pulumi"]
     if setting.value is None:
         return None
-    path = Path(setting.value).expanduser().absolute()
+    path = user_path(setting.value).absolute()
     version = engine_version(path)
     if version is not None and fits(version):
         return Engine(path, version, "setting")

@@ -13,7 +13,7 @@ from pulumi import automation
 from config.bucket import engine_url
 from config.errors import InfraError
 from config.files import write_new, write_whole
-from config.folders import cache_home
+from config.folders import cache_home, user_path
 from config.target import Target
 from infra.stack.plugins import NO_DOWNLOADS
 
@@ -89,7 +89,7 @@ def backend_folder(target: Target) -> Path | None:
     backend = urlsplit(target.backend_url)
     if backend.scheme != "file":
         return None
-    return Path(url2pathname(backend.path)).expanduser()
+    return user_path(url2pathname(backend.path))
 
 
 def backend_url(target: Target) -> str:

@@ -243,12 +243,13 @@ def _blocks(ec2: "EC2Client", instance_type: str, size: BlockSize) -> list[Block
     if size.earliest:
         starts = {"StartDateRange": datetime.combine(size.earliest, time(tzinfo=UTC))}
     with aws_errors():
-        offers = ec2.describe_capacity_block_offerings(
+        pages = ec2.get_paginator("describe_capacity_block_offerings").paginate(
             InstanceType=instance_type,
             InstanceCount=size.nodes,
             CapacityDurationHours=24 * size.days,
             **starts,
-        )["CapacityBlockOfferings"]
+        )
+        offers = [offer for page in pages for offer in page["CapacityBlockOfferings"]]
     offers.sort(key=lambda offer: (offer["StartDate"], offer["AvailabilityZone"]))
     return [_block(offer) for offer in offers]
 
