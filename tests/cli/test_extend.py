@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,53 +15,54 @@ from config.cluster.cluster_file import Budget, Lifetime
 from config.errors import CloudError, Interrupted, NodeError
 from config.target import Target
 from nodes.answers import Completed, Unreachable
-from provision.setup.lease.units import SECONDS_LEFT
+from nodes.inventory import Node
+from provision.setup.lease.units import SECONDS_LEFT, request_end, set_end
 from provision.state.record import Lease
 from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
+from tests.connections import Connect, WithoutSsh
 from tests.engine.conftest import make_inventory
 
 HOUR = "3600\n"
 
 
-class Machines:
+class Machines(WithoutSsh):
     """The cluster's machines: what each answers when it is asked for its end, or given one."""
 
     def __init__(self) -> None:
         self.left: dict[str, Any] = {}
         self.moved: dict[str, Any] = {}
-        self.ends: list[str] = []
+        self.ends: dict[str, str] = {}
         self.is_interrupted = False
         self.tags: dict[str, datetime] = {}
 
-    async def on_all(self, _: object, inventory: Any, on_node: str, __: str) -> dict[str, Any]:
-        names = [node.name for node in inventory.nodes]
-        if on_node == SECONDS_LEFT:
-            return {name: self.left.get(name, Completed(0, HOUR, "")) for name in names}
-        self.ends.append(on_node.splitlines()[1])
-        if self.is_interrupted:
-            raise asyncio.CancelledError  # as asyncio.run answers Ctrl-C
-        return {name: self.moved.get(name, Completed(0, "", "")) for name in names}
+    async def run(self, node: Node, _: str, *, stdin: str, timeout: float) -> Completed:  # noqa: ASYNC109
+        return self._answer(node.name, stdin)
 
+    async def run_on_bastion(self, _: str, __: float, stdin: str) -> Completed:
+        return self._answer("bastion", stdin)
 
-class NoConnection:
-    def __init__(self, _: object) -> None:
-        pass
-
-    async def __aenter__(self) -> None:
-        return None
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
+    def _answer(self, name: str, script: str) -> Completed:
+        if script == SECONDS_LEFT:
+            answer = self.left.get(name, Completed(0, HOUR, ""))
+        else:
+            self.ends[name] = script
+            if self.is_interrupted:
+                raise asyncio.CancelledError  # as asyncio.run answers Ctrl-C
+            answer = self.moved.get(name, Completed(0, "", ""))
+        if isinstance(answer, Completed):
+            return answer
+        raise answer
 
 
 @pytest.fixture
-def machines(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> Machines:
+def machines(
+    remembered: Target, monkeypatch: pytest.MonkeyPatch, reach_nodes: Callable[[Connect], None]
+) -> Machines:
     found = Machines()
     remember(make_inventory(2), remembered)
     change(remembered, lifetime=Lifetime.model_validate({"max": "8h"}))
-    monkeypatch.setattr(provision.lease, "on_all", found.on_all)
-    monkeypatch.setattr(provision.lease, "connect", NoConnection)
+    reach_nodes(lambda _: found)
     monkeypatch.setattr(provision.lease, "write_ends", lambda ends, _: found.tags.update(ends))
     return found
 
@@ -98,7 +100,11 @@ def test_all_machines_get_the_same_end(machines: Machines, remembered: Target) -
     before = datetime.now(UTC)
     done = extend("2h", "--json")
     document = json.loads(done.stdout)
-    assert machines.ends == ["seconds=10900"]
+    assert machines.ends == {
+        "node0": set_end(10900),
+        "node1": set_end(10900),
+        "bastion": request_end(10900),
+    }
     assert document["machines"] == ["node0", "node1", "bastion"]
     end = datetime.fromisoformat(document["end"])
     assert 10890 < (end - before).total_seconds() < 11000
@@ -119,7 +125,7 @@ def test_a_tag_that_cannot_be_written_moves_no_timer(
 
     monkeypatch.setattr(provision.lease, "write_ends", refuse)
     assert str(extend("2h").exception) == "AWS refused CreateTags"
-    assert machines.ends == []
+    assert machines.ends == {}
 
 
 def test_the_text(machines: Machines, remembered: Target) -> None:
@@ -137,7 +143,7 @@ def test_a_wrong_duration(machines: Machines, word: str) -> None:
         "DURATION must be a whole number (at most 6 digits) and a unit: s, m, h or d (30m, 8h), not"
         f" '{word}'; gpuctl extend demo 2h"
     )
-    assert machines.ends == []
+    assert machines.ends == {}
 
 
 def test_a_cluster_without_a_lease(machines: Machines, remembered: Target) -> None:
@@ -146,14 +152,14 @@ def test_a_cluster_without_a_lease(machines: Machines, remembered: Target) -> No
         "cluster demo has no lease: it does not end by itself; set lifetime.max in its file; the"
         " next `gpuctl up` then replaces its nodes"
     )
-    assert machines.ends == []
+    assert machines.ends == {}
 
 
 def test_an_end_that_is_too_far_away(machines: Machines) -> None:
     assert str(extend("366d").exception) == (
         "cluster demo would end in 366 days, at most 366 are allowed; extend it by less"
     )
-    assert machines.ends == []
+    assert machines.ends == {}
 
 
 def test_a_budget_counts_from_the_creation(
@@ -169,7 +175,7 @@ def test_a_budget_counts_from_the_creation(
         "budget.max_total: cluster demo would cost $120.00 until its new end, at most $100.00 is"
         " allowed; extend it by less, or allow more in its file and repeat `gpuctl up`"
     )
-    assert machines.ends == []
+    assert machines.ends == {}
     assert extend("2h").exit_code == 0
 
 
@@ -185,7 +191,7 @@ def test_nothing_changes_if_a_machine_does_not_answer(
     assert str(extend("2h").exception) == (
         "node1: no timer that ends a lease; no machine was changed; repeat `up`"
     )
-    assert machines.ends == []
+    assert machines.ends == {}
     known = ClusterStore(remembered).record("demo")
     assert known is not None
     assert known.lease is None
@@ -210,10 +216,14 @@ def join(target: Target, *new: str) -> None:
 def test_a_node_that_is_made_again_ends_with_the_others(
     machines: Machines, remembered: Target
 ) -> None:
-    machines.left = {"node0": Completed(0, "500\n", ""), "node1": Completed(0, "28800\n", "")}
+    machines.left = {
+        "node0": Completed(0, "500\n", ""),
+        "node1": Completed(0, "28800\n", ""),
+        "bastion": Completed(0, "400\n", ""),
+    }
     before = datetime.now(UTC)
     join(remembered, "node1")
-    assert machines.ends == ["seconds=500"]
+    assert machines.ends == {"node1": set_end(500)}
     assert list(machines.tags) == ["i-2"]
     assert 499 < (machines.tags["i-2"] - before).total_seconds() < 560
 
@@ -225,7 +235,7 @@ def test_the_tags_get_the_ends_that_machines_report(machines: Machines, remember
     assert known is not None
     before = datetime.now(UTC)
     provision.lease.note_ends(make_inventory(2), known, remembered)
-    assert list(machines.tags) == ["i-1"]
+    assert list(machines.tags) == ["i-1", "i-0"]
     end = machines.tags["i-1"]
     assert (end.second, end.microsecond) == (0, 0)
     assert 3600 <= (end - before).total_seconds() < 3670
@@ -242,7 +252,7 @@ def test_a_new_node_joins_no_lease_where_there_is_none(
 ) -> None:
     change(remembered, lifetime=None)
     join(remembered, "node1")
-    assert machines.ends == []
+    assert machines.ends == {}
 
 
 def test_a_node_that_does_not_take_the_others_end_is_named(

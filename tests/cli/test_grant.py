@@ -5,6 +5,7 @@ What machines do is in tests/provision/test_access.py and tests/e2e/pair/test_jo
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ from cli.main import app
 from config.errors import InputError, Interrupted, NodeError
 from config.target import Target
 from nodes.answers import Completed, Unreachable
-from nodes.inventory import Bastion
+from nodes.inventory import Bastion, Node
 from nodes.keys import ensure_key, generate_pair
 from nodes.public_keys import parse_public_key
 from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
-from tests.cli.test_extend import NoConnection
+from tests.connections import Connect, WithoutSsh
 from tests.engine.conftest import make_inventory
 
 OWN = generate_pair("gpuctl demo")[1]
@@ -29,7 +30,7 @@ ANN = generate_pair("ann@laptop")[1]
 PRINT = parse_public_key(ANN, "").fingerprint
 
 
-class Machines:
+class Machines(WithoutSsh):
     """The cluster's machines: what each answers, and the scripts that they got."""
 
     def __init__(self) -> None:
@@ -37,16 +38,24 @@ class Machines:
         self.scripts: list[str] = []
         self.is_interrupted = False
 
-    async def on_all(self, _: object, inventory: Any, on_node: str, __: str) -> dict[str, Any]:
-        self.scripts.append(on_node)
+    async def run(self, node: Node, _: str, *, stdin: str, timeout: float) -> Completed:  # noqa: ASYNC109
+        return self._answer(node.name, stdin)
+
+    async def run_on_bastion(self, _: str, __: float, stdin: str) -> Completed:
+        return self._answer("bastion", stdin)
+
+    def _answer(self, name: str, script: str) -> Completed:
+        self.scripts.append(script)
         if self.is_interrupted:
             raise asyncio.CancelledError  # as asyncio.run answers Ctrl-C
-        names = [*(node.name for node in inventory.nodes), "bastion"]
-        return {name: self.answers.get(name, Completed(0, "1\n", "")) for name in names}
+        answer = self.answers.get(name, Completed(0, "1\n", ""))
+        if isinstance(answer, Completed):
+            return answer
+        raise answer
 
 
 @pytest.fixture
-def machines(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> Machines:
+def machines(remembered: Target, reach_nodes: Callable[[Connect], None]) -> Machines:
     found = Machines()
     bastion = Bastion(instance_id="i-b", address="192.0.2.1")
     remember(make_inventory(2).model_copy(update={"bastion": bastion}), remembered)
@@ -54,8 +63,7 @@ def machines(remembered: Target, monkeypatch: pytest.MonkeyPatch) -> Machines:
     assert known is not None
     resolved = known.resolved.model_copy(update={"public_key": OWN})
     ClusterStore(remembered).write(known.model_copy(update={"resolved": resolved}))
-    monkeypatch.setattr(provision.access, "on_all", found.on_all)
-    monkeypatch.setattr(provision.access, "connect", NoConnection)
+    reach_nodes(lambda _: found)
     return found
 
 

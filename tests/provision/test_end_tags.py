@@ -1,7 +1,7 @@
 """The end of a lease as a tag, which clients without the cluster's record read."""
 
 import shutil
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,12 +11,12 @@ from config.cluster.cluster_file import Cluster
 from config.errors import NodeError
 from config.progress import silent
 from infra.stack.installation import Engine
-from provision import lease
 from provision import up as life
 from provision.drift import drift
 from provision.gc import survey
 from provision.state.store import ClusterStore
 from provision.status import clusters
+from tests.connections import Connect, WithoutSsh
 from tests.infra.region import Region, client
 from tests.provision.unbooted import nothing_boots
 
@@ -29,17 +29,16 @@ FILE: dict[str, Any] = {"name": "demo", "nodes": 1, "instance_type": "c6i.large"
 def cluster(
     here: Region,
     engine: Engine,
-    monkeypatch: pytest.MonkeyPatch,
+    reach_nodes: Callable[[Connect], None],
 ) -> Cluster:
     """A cluster that ends after 8 hours; its machines answer nobody."""
     del engine  # it exists
 
-    @asynccontextmanager
-    async def unreachable(_: object) -> Any:
-        raise NodeError("the bastion cannot be reached", "")
-        yield
+    class Unreachable(WithoutSsh):
+        async def enter(self) -> None:
+            raise NodeError("the bastion cannot be reached", "")
 
-    monkeypatch.setattr(lease, "connect", unreachable)
+    reach_nodes(lambda _: Unreachable())
     made = Cluster.model_validate({**FILE, "lifetime": {"max": "8h"}})
     life.up(life.plan(made, here.target, silent), here.target, silent, boot=nothing_boots)
     return made

@@ -3,8 +3,7 @@
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,6 +41,7 @@ from operations.lost_head import head_watch, lost_head
 from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
 from tests.cli.conftest import remembered as remembered  # noqa: PLC0414  a fixture
+from tests.connections import Connect, WithoutSsh
 from tests.engine.conftest import make_inventory, make_plan
 from tests.nodes.conftest import Site
 from tests.nodes.conftest import site as site  # noqa: PLC0414  a fixture
@@ -57,12 +57,11 @@ class Heads:
         self.commands: list[str] = []
         self.exit_status = 0
 
-    @asynccontextmanager
-    async def connect(self, inventory: Inventory) -> AsyncIterator["Answers"]:
-        yield Answers(self, inventory.cluster)
+    def connect(self, inventory: Inventory) -> "Answers":
+        return Answers(self, inventory.cluster)
 
 
-class Answers:
+class Answers(WithoutSsh):
     """The connection to a head."""
 
     def __init__(self, heads: Heads, cluster: str) -> None:
@@ -80,16 +79,9 @@ class Answers:
 
 
 @pytest.fixture
-def heads(monkeypatch: pytest.MonkeyPatch) -> Heads:
+def heads(reach_nodes: Callable[[Connect], None]) -> Heads:
     answering = Heads()
-    for place in (
-        "session.head",
-        "session.cluster_runs",
-        "session.plans_on_head",
-        "analysis.metrics.live",
-        "record.metrics_record",
-    ):
-        monkeypatch.setattr(f"engine.{place}.connect", answering.connect)
+    reach_nodes(answering.connect)
     return answering
 
 

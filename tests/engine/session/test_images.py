@@ -3,8 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ import pytest
 from config.errors import GpuctlError, RunError
 from config.progress import Progress, Reporter, silent
 from engine.contract.plan import LaunchPlan, NetworkPlan, Verify
-from engine.session import container_images
 from engine.session.container_images import pull, qualify_reference, repository
 from nodes.answers import Completed
-from nodes.inventory import Inventory, Node
+from nodes.inventory import Node
+from tests.connections import Connect, WithoutSsh
 from tests.engine.conftest import make_inventory, make_plan
 
 pytestmark = pytest.mark.slow
@@ -45,7 +44,7 @@ def test_a_reference_is_read_as_docker_reads_it(written: str, full: str, without
     assert repository(written) == without_tag
 
 
-class Machine:
+class Machine(WithoutSsh):
     """Nodes that are this machine, each with a podman and images of its own."""
 
     def __init__(self, folder: Path) -> None:
@@ -89,15 +88,10 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    made = Machine(tmp_path)
-
-    @asynccontextmanager
-    async def connect(inventory: Inventory) -> AsyncIterator[Machine]:
-        yield made
-
-    monkeypatch.setattr(container_images, "connect", connect)
-    return made
+def machine(tmp_path: Path, reach_nodes: Callable[[Connect], None]) -> Machine:
+    machine = Machine(tmp_path)
+    reach_nodes(lambda _: machine)
+    return machine
 
 
 def pulled(
@@ -265,11 +259,15 @@ def test_an_image_with_all_of_it_passes(machine: Machine) -> None:
     assert plan.warnings == ()
 
 
-def test_another_error_is_told_as_it_is(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def lost(*_: Any, **__: Any) -> AsyncGenerator[str, None]:
+class LostMachine(Machine):
+    async def lines(self, *_: Any, **__: Any) -> AsyncGenerator[str, None]:
         raise GpuctlError("node0 (10.0.0.1): the connection was lost", "try again")
         yield ""
 
-    monkeypatch.setattr(machine, "lines", lost)
+
+def test_another_error_is_told_as_it_is(
+    tmp_path: Path, reach_nodes: Callable[[Connect], None]
+) -> None:
+    reach_nodes(lambda _: LostMachine(tmp_path))
     with pytest.raises(GpuctlError, match=r"^node0 \(10.0.0.1\): the connection was lost"):
         pulled(make_plan(image="team/job:1"))

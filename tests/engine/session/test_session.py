@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -42,13 +42,15 @@ from engine.session.cluster_runs import Holder, drop_run, find_holders, move_run
 from engine.session.following import Limits
 from engine.session.head import ClusterBusy
 from nodes.answers import Completed
+from nodes.conversation import Conversation
 from nodes.inventory import Inventory, Node
+from tests.connections import Connect, WithoutSsh
 from tests.engine.conftest import TOOLS, end_jobs, make_inventory, make_run, unpacked_agent
 
 pytestmark = pytest.mark.slow
 
 
-class LocalConnections:
+class LocalConnections(WithoutSsh):
     """Commands for nodes, executed on this machine, on which `root` is /var/lib/gpuctl."""
 
     cut_after: int | None = None
@@ -110,19 +112,23 @@ class LocalConnections:
             await process.stdout.read()
             await process.wait()
 
+    @asynccontextmanager
+    async def converse(self, node: Node, command: str) -> AsyncIterator[Conversation]:
+        process = await asyncio.create_subprocess_shell(self.here(command), stdin=PIPE, stdout=PIPE)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield Conversation(process.stdin, process.stdout)
+        process.stdin.close()
+        await process.wait()
+
 
 @pytest.fixture
-def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalConnections]:
+def connections(
+    monkeypatch: pytest.MonkeyPatch, reach_nodes: Callable[[Connect], None]
+) -> Iterator[LocalConnections]:
     root = Path(tempfile.mkdtemp(prefix="gpuctl-"))
     connections = LocalConnections(root)
-
-    @asynccontextmanager
-    async def connect(inventory: Inventory) -> AsyncIterator[LocalConnections]:
-        yield connections
-
-    for place in ("session.head", "session.cluster_runs", "analysis.metrics.live"):
-        monkeypatch.setattr(f"engine.{place}.connect", connect)
-    monkeypatch.setattr("engine.record.metrics_record.connect", connect)
+    reach_nodes(lambda _: connections)
     monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(root / "memory"))
     monkeypatch.setenv("PATH", f"{TOOLS}:{Path(sys.executable).parent}:{os.environ['PATH']}")
     yield connections

@@ -5,9 +5,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +18,7 @@ from engine.contract.plan import RunOrder
 from engine.session import plans_on_head
 from engine.session.bundle import agent_bundle
 from engine.session.head_locks import hold
-from nodes.conversation import Conversation
-from nodes.inventory import Inventory, Node
+from tests.connections import Connect, WithoutSsh
 from tests.engine.agent.head.test_queue import holding
 from tests.engine.conftest import make_inventory, make_plan
 from tests.engine.session.test_session import LocalConnections
@@ -29,33 +26,15 @@ from tests.engine.session.test_session import LocalConnections
 THERE = make_inventory(2)
 
 
-class Talking(LocalConnections):
-    """Connections whose commands may also be conversations."""
-
-    @asynccontextmanager
-    async def converse(self, node: Node, command: str) -> AsyncIterator[Conversation]:
-        process = await asyncio.create_subprocess_shell(self.here(command), stdin=PIPE, stdout=PIPE)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        yield Conversation(process.stdin, process.stdout)
-        process.stdin.close()
-        await process.wait()
-
-
 @pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def runs(reach_nodes: Callable[[Connect], None]) -> Iterator[Path]:
     """The head's folder of runs, with one run that is over, and the agent that it had."""
     with tempfile.TemporaryDirectory(prefix="gpuctl-") as root:
         folder = Path(root) / "runs" / "job-000001"
         folder.mkdir(parents=True)
         (folder / "agent.pyz").write_bytes(agent_bundle().data)
 
-        @asynccontextmanager
-        async def connect(_: Inventory) -> AsyncIterator[Talking]:
-            yield Talking(Path(root))
-
-        monkeypatch.setattr("nodes.ssh.connect", connect)
-        monkeypatch.setattr("engine.session.plans_on_head.connect", connect)
+        reach_nodes(lambda _: LocalConnections(Path(root)))
         yield folder.parent
 
 
@@ -110,26 +89,24 @@ def test_nobody_removes_the_cluster_while_its_nodes_are_made_again(runs: Path) -
 
 
 def test_a_head_that_does_not_answer_gives_no_lock(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
+    runs: Path, reach_nodes: Callable[[Connect], None]
 ) -> None:
     with hold("gone-000002", THERE, REMOVAL) as answer:
         assert answer == ""
 
-    @asynccontextmanager
-    async def refuse(_: Inventory) -> AsyncIterator[Talking]:
-        raise NodeError("node0: no route", "")
-        yield
+    class Refusing(WithoutSsh):
+        async def enter(self) -> None:
+            raise NodeError("node0: no route", "")
 
-    monkeypatch.setattr("nodes.ssh.connect", refuse)
+    reach_nodes(lambda _: Refusing())
     with hold("job-000001", THERE, REMOVAL) as answer:
         assert answer == ""
 
-    @asynccontextmanager
-    async def hang(_: Inventory) -> AsyncIterator[Talking]:
-        await asyncio.Event().wait()
-        yield Talking(runs.parent)
+    class Hanging(WithoutSsh):
+        async def enter(self) -> None:
+            await asyncio.Event().wait()
 
-    monkeypatch.setattr("nodes.ssh.connect", hang)
+    reach_nodes(lambda _: Hanging())
     with hold("job-000001", THERE, REMOVAL, 0.1) as answer:
         assert answer == ""
 
