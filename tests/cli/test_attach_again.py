@@ -28,5 +28,6 @@ def test_attach_forwards_the_runs_ports_and_folds_equal_lines(
     (port,) = [line.removeprefix("-- port 8888 of node0: http://localhost:") for line in lines[:1]]
     words = (tmp_path / "said").read_text().split()
     assert words[-2:] == [f"127.0.0.1:{port}:localhost:8888", "node0"]
-    assert "[0-1] equal" in lines
-    assert "[0-1] equal" in gpuctl("attach", name, "--fold").stdout.splitlines()  # when it is over
+    assert "node[0-1] equal" in lines
+    again = gpuctl("attach", name, "--fold").stdout.splitlines()  # when it is over
+    assert "node[0-1] equal" in again
