@@ -1,7 +1,7 @@
 """What the removal of a cluster ends: its machines, the data on them, and what it costs."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -42,7 +42,8 @@ def find_losses(name: str, target: Target, cluster_id: str | None = None) -> Los
 
     None if AWS has nothing of it, or if several clusters have the name and none is chosen.
     """
-    record = ClusterStore(target).last_known(name)
+    store = ClusterStore(target)
+    record = store.last_known(name)
     if record is not None:
         target = replace(target, region=record.region)
         cluster_id = cluster_id or record.id
@@ -65,19 +66,29 @@ def find_losses(name: str, target: Target, cluster_id: str | None = None) -> Los
         machines=dict(Counter(_type(instance) for instance in alive)),
         seconds_up=(now - (record.created if record else since)).total_seconds(),
         spent_usd=spent_usd([*instances, *others], now, record.resolved if record else None),
-        data=tuple(_data(alive, others)),
+        data=tuple(_data(alive, others, _mounts(store.records()))),
         stays=tuple(used_resources(record)) if record else (),
     )
 
 
-def _data(instances: Sequence[Resource], others: Sequence[Resource]) -> Iterator[str]:
+def _mounts(records: Iterable[ClusterRecord]) -> dict[str, str]:
+    """Return the known clusters that mount a file system which they did not create, by its id."""
+    mounting = ((record.name, record.resolved.existing_storage) for record in records)
+    return {storage.id: name for name, storage in mounting if storage is not None}
+
+
+def _data(
+    instances: Sequence[Resource], others: Sequence[Resource], mounts: Mapping[str, str]
+) -> Iterator[str]:
     """Yield what is lost: shared file systems, volumes, the instances' local disks."""
     for resource in others:
+        user = f"; cluster {mounts[resource.id]} mounts it" if resource.id in mounts else ""
         if resource.kind == "EFS file system":
             used = int(resource.attributes.get("SizeInBytes", {}).get("Value", 0))
-            yield f"{resource.kind} {resource.id}, {size(used)} of data"
+            yield f"{resource.kind} {resource.id}, {size(used)} of data{user}"
         if resource.kind == "FSx file system":
-            yield f"{resource.kind} {resource.id}, {resource.attributes['StorageCapacity']} GiB"
+            gib = resource.attributes["StorageCapacity"]
+            yield f"{resource.kind} {resource.id}, {gib} GiB{user}"
     volumes = [r.attributes.get("Size", 0) for r in others if r.kind == "volume"]
     if volumes:
         yield f"{_count(len(volumes), 'volume')}, {sum(volumes)} GiB"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cli.render.teardown import loss_lines
-from config.cluster.resolved import ExistingNetwork, Reservation
+from config.cluster.resolved import ExistingNetwork, ExistingStorage, Reservation
 from config.target import Target
 from provision.aws.clients import client
 from provision.aws.machine_images import BASTION_IMAGE, image_id
@@ -59,6 +59,19 @@ def test_data_of_shared_file_systems_is_named_with_its_size(region: Target) -> N
     assert f"  lost: EFS file system {efs_id}, 0 KiB of data" in found
     assert f"  lost: FSx file system {fsx_id}, 1200 GiB" in found
     assert not any(efs_id in line or fsx_id in line for line in lines(find_losses("other", region)))
+
+
+def test_a_cluster_that_mounts_what_is_lost_is_named(region: Target) -> None:
+    efs: Any = client(region, "efs")
+    efs_id = efs.create_file_system(CreationToken="demo", Tags=TAGS)["FileSystemId"]
+    record = a_record()
+    storage = ExistingStorage(id=efs_id, source=f"{efs_id}:/", groups={})
+    cluster = record.resolved.cluster.model_copy(update={"name": "train"})
+    resolved = record.resolved.model_copy(update={"existing_storage": storage, "cluster": cluster})
+    ClusterStore(region).write(record.model_copy(update={"name": "train", "resolved": resolved}))
+    assert f"  lost: EFS file system {efs_id}, 0 KiB of data; cluster train mounts it" in lines(
+        find_losses("demo", region)
+    )
 
 
 @pytest.mark.parametrize(
