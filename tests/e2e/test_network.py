@@ -126,7 +126,7 @@ def closed_to_all(gpuctl: Gpuctl, file: Path) -> None:
     assert [rule["IpProtocol"] for rule in ours["IpPermissions"]] == ["-1"], "among themselves"
     run = run_file(file.parent, "hello", ["hostname"])
     ran = gpuctl("--lab", "run", str(run), "--cluster", "closed", "--on-stop", "keep")
-    assert "-- rank 1 exited with code 0\n" in ran
+    assert "-- node1 exited with code 0\n" in ran
     assert gpuctl.json("--lab", "status")[0]["state"] == "ready"
     gpuctl("--lab", "down", "closed", "--yes")
 
