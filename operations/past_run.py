@@ -8,7 +8,7 @@ from engine.plan.remote_paths import saved_folder
 from engine.record.events import FirstEvent
 from engine.record.history import RunRecord
 from engine.record.journal_copy import evidence_folder, recorded_events
-from engine.record.outputs_folder import choose_outputs, outputs_folder
+from engine.record.outputs_folder import choose_outputs, have_come_back, outputs_folder
 from engine.record.result import ResultCollector
 from engine.session.following import OnEvent
 from engine.session.saved_run import fetch_saved
@@ -82,9 +82,11 @@ def late_outputs(chosen: ChosenTarget, started: FirstEvent, watcher: Watcher) ->
     if not started.outputs:
         return None
     kept = outputs_folder(runs, started.run_id)
-    if kept.exists():
+    if have_come_back(kept):
         watcher.note(f"-- outputs are in {kept}")
         return kept
+    if kept.exists():
+        watcher.warn(f"a part of the outputs is in {kept}")
     if chosen.is_lab_down():
         return None
     try:

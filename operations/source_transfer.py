@@ -8,7 +8,7 @@ from config.errors import GpuctlError
 from config.quantities import size
 from engine.contract.plan import LaunchPlan
 from engine.plan.source_tree import Tree
-from engine.record.outputs_folder import outputs_folder
+from engine.record.outputs_folder import have_come_back, outputs_folder
 from engine.record.run_errors import KnownRun
 from engine.session import head_locks
 from engine.session.code_transfer import send_tree
@@ -31,7 +31,7 @@ def fetch(run: KnownRun, inventory: Inventory, runs: Path, watcher: Watcher) -> 
     if not run.outputs:
         return None
     folder = outputs_folder(runs, run.run_id)
-    if folder.exists() and not any(folder.glob("*.part")):  # another client has fetched them
+    if have_come_back(folder):  # another client has fetched them
         watcher.note(f"-- outputs are in {folder}")
         return folder
     try:

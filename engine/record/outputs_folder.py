@@ -28,6 +28,11 @@ def outputs_folder(runs: Path, run_id: str) -> Path:
         return Path.cwd() / OUTPUTS / run_id
 
 
+def have_come_back(folder: Path) -> bool:
+    """Return whether the outputs in the folder are whole: `rank-N.part` is an unfinished copy."""
+    return folder.exists() and not any(folder.glob("*.part"))
+
+
 def choose_outputs(runs: Path, run_id: str, parent: Path) -> None:
     """Choose that the run's outputs come back to `parent/RUN`.
 

@@ -240,9 +240,15 @@ def test_outputs_that_do_not_come_back_later_may_be_in_the_shared_storage(
         cluster_store=lambda _: ClusterStore(Target("aws", "us-east-1", tmp_path)),
     )
     started: Any = plan  # it has what is read of a first event
-    assert late_outputs(here, started, Output().progress()) is None
-    shown = capsys.readouterr().out
-    assert shown == (f"-- {power_off_hint('job-000001', there)}\n" if saved else "")
+    monkeypatch.chdir(tmp_path)
+    for part in (False, True):
+        if part:
+            (tmp_path / "outputs/job-000001/rank-1.part").mkdir(parents=True)
+        assert late_outputs(here, started, Output().progress()) is None
+        shown = capsys.readouterr()
+        assert shown.out == (f"-- {power_off_hint('job-000001', there)}\n" if saved else "")
+        kept = f"gpuctl: warning: a part of the outputs is in {tmp_path}/outputs/job-000001\n"
+        assert shown.err == (kept if part else "")
 
 
 def test_detached_attached_killed_and_attached_again_every_line_is_there_once(
