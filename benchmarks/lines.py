@@ -42,7 +42,7 @@ from tests.engine.conftest import TOOLS, LocalCluster, make_inventory, make_plan
 
 RANKS = 8
 REST = "loss 2.3457 grad_norm 0.8712 lr 3.0e-04 tokens/s 81234 mem 71.2 GiB"
-_PRINTED = re.compile(rb"\[(\d)\] (?:stdout: )?step (\d+): " + re.escape(REST).encode())
+_PRINTED = re.compile(rb"\[node(\d)\] (?:stdout: )?step (\d+): " + re.escape(REST).encode())
 
 
 @dataclass
