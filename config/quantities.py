@@ -23,6 +23,11 @@ def size(amount: int) -> str:
     return f"{amount / unit:.1f} {name}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return the number with its noun: `1 region`, `2 regions`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def elapsed(seconds: float) -> str:
     """Return seconds as `1m 05s`, `12s`, `2h 03m`."""
     whole = round(seconds)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from config.errors import InputError, Interrupted, RunError
+from config.quantities import counted
 from config.target import Target
 from engine.analysis.bisect.launch import RoundReader, run_file
 from engine.analysis.bisect.report import Bisect, failure_lines, keep, verdict_line, verdict_lines
@@ -80,8 +81,7 @@ def round_title(a_round: Round, count: int) -> str:
         return f"{count} nodes, each alone"
     if a_round.title == "rings":
         return "a ring of all nodes, and one without the slowest"
-    steps = "1 step" if len(a_round.steps) == 1 else f"{len(a_round.steps)} steps"
-    return f"{len(a_round.trials) // 2} pairs both ways, in {steps}"
+    return f"{len(a_round.trials) // 2} pairs both ways, in {counted(len(a_round.steps), 'step')}"
 
 
 class _Measuring:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from config.quantities import counted
 from engine.record.history import History
 from operations.chosen_target import ChosenTarget
 from operations.watcher import LoggingWatcher, Watcher
@@ -41,10 +42,9 @@ def find(
     clusters, torn = cluster_costs(target)
     rows = spending(clusters, _runs(target.runs), since, now, by)
     if torn:
-        lines = "1 line" if torn == 1 else f"{torn} lines"
         verb = "it does" if torn == 1 else "they do"
         path = target.state / "costs.jsonl"
-        watcher.warn(f"gpuctl cannot read {lines} of {path}: {verb} not count")
+        watcher.warn(f"gpuctl cannot read {counted(torn, 'line')} of {path}: {verb} not count")
     total = total_usd(spending(clusters, (), since, now, "cluster"))
     return Costs(since, now, by, total, rows)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from config.bucket import bucket_of
 from config.errors import GpuctlError
+from config.quantities import counted
 from config.target import Target
 from infra.stack.installation import REMEDY, installed_engine, missing_engine
 from lab import lifecycle, prerequisites
@@ -72,7 +73,7 @@ def _backend(chosen: ChosenTarget) -> Check:
         count = try_bucket(chosen.remembered())
     except GpuctlError as error:
         return Check("backend", error.message, error.hint)
-    return Check("backend", f"{where}: {count} shared {'cluster' if count == 1 else 'clusters'}")
+    return Check("backend", f"{where}: {counted(count, 'shared cluster')}")
 
 
 def _credentials(chosen: ChosenTarget) -> Check:

@@ -20,19 +20,26 @@ def ssh_command(
     cluster: str,
     node: str = "node0",
     command: Sequence[str] = (),
-    options: Sequence[str] = (),
 ) -> list[str]:
     """Return the command of OpenSSH for a shell on the node, or for one command there.
 
-    `options` are those of OpenSSH. Host keys are pinned. Raises InputError for an unknown node,
+    Host keys are pinned. Raises InputError for an unknown node,
     NodeError with what to do if a machine refuses the user's keys.
     """
-    inventory = chosen.cluster_store(cluster).inventory(cluster)
+    return ssh_to(chosen.cluster_store(cluster).inventory(cluster), node, command)
+
+
+def ssh_to(
+    inventory: Inventory, node: str, command: Sequence[str] = (), options: Sequence[str] = ()
+) -> list[str]:
+    """Return what `ssh_command` returns, with `options` of OpenSSH, for this inventory."""
     names = [machine.name for machine in inventory.nodes]
     if inventory.bastion is not None:
         names = ["bastion", *names]
     if node not in names:
-        raise InputError(f"cluster {cluster} has no '{node}'", f"it has {', '.join(names)}")
+        raise InputError(
+            f"cluster {inventory.cluster} has no '{node}'", f"it has {', '.join(names)}"
+        )
     if not has_cluster_key(inventory.folder):
         asyncio.run(_try_login(inventory, node))
     return ["ssh", "-F", str(write_openssh_config(inventory)), *options, node, *command]

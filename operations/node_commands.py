@@ -49,4 +49,4 @@ def terminal_command(chosen: ChosenTarget, cluster: str, line: str, names: str) 
             f"a terminal is on one node; '{names}' has {len(nodes)}",
             f"write `--node {nodes[0].name}`, or leave `-t` out",
         )
-    return login.ssh_command(chosen, cluster, nodes[0].name, [line], options=["-t"])
+    return login.ssh_to(inventory, nodes[0].name, [line], ["-t"])

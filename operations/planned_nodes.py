@@ -13,7 +13,7 @@ from config.command_text import command_text
 from config.errors import InputError
 from config.identifiers import CLUSTER_NAME
 from config.loading.load import load_cluster
-from config.quantities import money
+from config.quantities import counted, money
 from config.run.requirements import Requires
 from config.run.run_file import Run
 from engine.plan import proposal as engine_proposal
@@ -70,8 +70,8 @@ def that_fit(chosen: ChosenTarget, run: Run, run_file: Path) -> PlannedNodes:
         inventory = _of_no_type(chosen, run)
         nodes, gpus = len(inventory.nodes), inventory.nodes[0].gpus
         what = (
-            f"{nodes} node{'' if nodes == 1 else 's'} with {gpus or 'no'}"
-            f" GPU{'' if gpus == 1 else 's'}, because its file names no type of GPU (`requires`);"
+            f"{counted(nodes, 'node')} with {counted(gpus, 'GPU') if gpus else 'no GPUs'},"
+            " because its file names no type of GPU (`requires`);"
             " --cluster FILE names a cluster file"
         )
     return PlannedNodes(

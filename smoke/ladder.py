@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from config.errors import GpuctlError
+from config.quantities import counted
 from provision.aws.calls import redact
 from smoke.differences import differences
 from smoke.ladder_record import (
@@ -128,7 +129,7 @@ def recorded_lines(step: StepRecord, path: Path, *, compared: bool) -> Iterator[
     if not compared:
         return
     count = len(step.differences)
-    yield f"-- {count} difference{'' if count == 1 else 's'} from the lab's answers"
+    yield f"-- {counted(count, 'difference')} from the lab's answers"
     yield from (f"   {line}" for line in step.differences[:_SHOWN])
     if count > _SHOWN:
         yield f"   … and {count - _SHOWN} more in the record"

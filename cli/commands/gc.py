@@ -8,6 +8,7 @@ import typer
 from cli.options import YesOption, chosen_target, output
 from cli.render import orphans as render
 from config.errors import CloudError, InputError
+from config.quantities import counted
 from operations import orphans
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def gc(
     ]
     if failed := survey.failed:
         raise CloudError(
-            f"{render.number(len(failed), 'region')} did not answer: {'; '.join(failed)}",
+            f"{counted(len(failed), 'region')} did not answer: {'; '.join(failed)}",
             "nobody knows what exists there: repeat the command",
         )
     if problems:

@@ -8,7 +8,7 @@ import typer
 from cli.options import WatchOption, YesOption, chosen_target, output
 from config import duration
 from config.errors import InputError
-from config.quantities import age, money, size
+from config.quantities import age, counted, money, size
 from operations import kept_logs, known
 
 if TYPE_CHECKING:
@@ -107,16 +107,13 @@ def _prune(chosen: "ChosenTarget", age_s: int | None, out: "Output", yes: bool) 
     for run in pruning.removed:
         out.say(f"{run.folder.name:<28} {size(run.size):>9}")
     if pruning.removed:
-        count = _runs(len(pruning.removed))
+        count = counted(len(pruning.removed), "run")
         out.confirm(f"Remove the logs of {count}, {size(freed)}? Their results stay.", yes)
         kept_logs.prune(pruning)
         end = f"The logs of {count} are removed, {size(freed)} freed."
     else:
         total = size(sum(run.size for run in pruning.kept))
-        end = f"Nothing to remove: the logs of {_runs(len(pruning.kept))} are kept, {total}."
+        count = counted(len(pruning.kept), "run")
+        end = f"Nothing to remove: the logs of {count} are kept, {total}."
     parts = [{"run_id": run.folder.name, "bytes": run.size} for run in pruning.removed]
     out.show({"removed": parts, "freed_bytes": freed}, [end])
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from config.quantities import counted
 from engine.analysis.comparison import LEAST_NOISE, UNKNOWN_NOISE
 
 if TYPE_CHECKING:
@@ -74,4 +75,4 @@ def _sums(comparison: "Comparison") -> "Iterator[str]":
         )
     for word, count in (("Before", comparison.only_before), ("After", comparison.only_after)):
         if count:
-            yield f"Only in {word}: {count} measurement{'' if count == 1 else 's'}."
+            yield f"Only in {word}: {counted(count, 'measurement')}."

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from config.folded_names import fold
+from config.quantities import counted
 from operations import health as operation
 
 if TYPE_CHECKING:
@@ -26,6 +27,5 @@ def health_lines(health: "Health", out: "Output") -> "Iterator[str]":
         rows.append(("", "", f"source: {source}"))
     if rows:
         yield from out.table(("SEVERITY", "NODE", "FOUND, REMEDY, SOURCE"), rows)
-    count = "1 node" if len(health.nodes) == 1 else f"{len(health.nodes)} nodes"
     verdict = f"not fit for jobs: {fold(health.unfit)}" if health.unfit else "all fit for jobs"
-    yield f"{health.cluster}: {count}, {verdict}"
+    yield f"{health.cluster}: {counted(len(health.nodes), 'node')}, {verdict}"

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from config.command_text import command_text
-from config.quantities import money, price
+from config.quantities import counted, money, price
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def outcome_lines(done: "Collected") -> "Iterator[str]":
     """Yield the line about what was removed of a cluster."""
     place = f"{done.name} ({done.id}) in {done.region}"
-    yield f"{place}: {number(len(done.removed), 'resource')} removed."
+    yield f"{place}: {counted(len(done.removed), 'resource')} removed."
 
 
 def orphans_json(survey: "Survey", done: "Sequence[Collected]") -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _title(cluster: "FoundCluster") -> str:
 def _in_use(cluster: "FoundCluster") -> str:
     if cluster.verdict == "recorded":
         return f"{_title(cluster)}: this machine's, {_cost(cluster)}; `gpuctl status` shows it"
-    runs = f"{number(cluster.instances, 'instance')}, " if cluster.instances else "no instance, "
+    runs = f"{counted(cluster.instances, 'instance')}, " if cluster.instances else "no instance, "
     if cluster.id:
         words = "gpuctl down {} --id {} --region {}"
         down = command_text(words, cluster.name, cluster.id, cluster.region)
@@ -118,9 +118,4 @@ def count_text(clusters: "Sequence[FoundCluster]") -> str:
     resources = sum(len(cluster.resources) for cluster in clusters)
     instances = sum(cluster.instances for cluster in clusters)
     machines = f", {instances} of them instances" if instances else ""
-    return f"{number(resources, 'resource')} of {number(len(clusters), 'cluster')}{machines}"
-
-
-def number(count: int, noun: str) -> str:
-    """Return the number with its noun: `1 region`, `2 regions`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{counted(resources, 'resource')} of {counted(len(clusters), 'cluster')}{machines}"

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from cli.render.report_metrics import curves, idle_lines
 from cli.render.run import followed_lines
 from cli.render.top import known_columns, record_table
-from config.quantities import elapsed, money
+from config.quantities import counted, elapsed, money
 from engine.analysis import charts
 from engine.analysis.bisect.report import WORDS, Bisect, failure_lines, verdict_lines
 from engine.analysis.bisect.verdict import node_speeds
@@ -90,7 +90,7 @@ def _facts(report: Report) -> dict[str, str]:
         "Reason": run.reason,
         "Started": f"{run.started:%Y-%m-%d %H:%M:%S} UTC",
         "Duration": elapsed((run.ended - run.started).total_seconds()) if run.ended else "",
-        "Cluster": f"{run.cluster}, {run.nodes} {'node' if run.nodes == 1 else 'nodes'}",
+        "Cluster": f"{run.cluster}, {counted(run.nodes, 'node')}",
         "Cost": _cost(report),
         "Lease": f"the cluster ends by itself at {report.lease_end:%Y-%m-%d %H:%M} UTC"
         if report.lease_end else "",

@@ -9,7 +9,7 @@ from cli.render.lines import LineView, dropped_lines, node_name
 from cli.render.tables import table_lines
 from cli.render.top import idle_text
 from config.folded_names import fold
-from config.quantities import elapsed, money
+from config.quantities import counted, elapsed, money
 from engine.contract.event import Event, NodeEvent
 from engine.contract.head_events import (
     AttemptEnded,
@@ -349,7 +349,7 @@ def _attempt_text(event: Event) -> str:
             names = ", ".join(event.nodes)
             return f"the run waits for {names}, for {elapsed(event.seconds)} at most"
         case NodesLeftOut():
-            left = f"{event.left} {'node' if event.left == 1 else 'nodes'}"
+            left = counted(event.left, "node")
             return f"{fold(event.nodes)} did not come back: the run goes on with {left}"
         case AttemptStarted():
             where = f" on {fold(node.name for node in event.nodes)}" if event.nodes else ""

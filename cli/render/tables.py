@@ -6,6 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from config.folded_names import fold
+from config.quantities import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -60,8 +61,7 @@ def _title(facts: "Facts", node: str) -> str:
     parts = [f"{name} {version}" for name, version in versions if version]
     if facts.ranks:
         hosts = len({rank.host for rank in facts.ranks})
-        ranks = "1 rank" if len(facts.ranks) == 1 else f"{len(facts.ranks)} ranks"
-        parts.insert(0, f"{ranks} on {hosts} {'host' if hosts == 1 else 'hosts'}")
+        parts.insert(0, f"{counted(len(facts.ranks), 'rank')} on {counted(hosts, 'host')}")
     return f"{facts.collective} on {node}" + (f": {', '.join(parts)}" if parts else "")
 
 

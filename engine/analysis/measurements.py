@@ -5,6 +5,7 @@ from statistics import median
 from typing import Literal
 
 from config.models import Value
+from config.quantities import counted
 from engine.contract.table import Facts, Row, Timing
 from engine.record.nccl_tests import Table
 
@@ -42,12 +43,11 @@ class Series(Value):
         words += self.variables
         if not self.ranks:
             return " ".join(filter(None, words))
-        ranks = "1 rank" if self.ranks == 1 else f"{self.ranks} ranks"
         count = len(self.hosts)
-        hosts = "1 host" if count == 1 else f"{count} hosts"
+        hosts = counted(count, "host")
         if self.hosts != tuple(range(count)):
             hosts = f"{'host' if count == 1 else 'hosts'} {', '.join(map(str, self.hosts))}"
-        return f"{' '.join(filter(None, words))}, {ranks} on {hosts}"
+        return f"{' '.join(filter(None, words))}, {counted(self.ranks, 'rank')} on {hosts}"
 
 
 class Figures(Value):

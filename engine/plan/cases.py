@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
+from config.quantities import counted
 from config.run.run_file import NcclTests, Scope
 from config.run.size import byte_count
 from engine.contract.plan import Case
@@ -70,14 +71,13 @@ def case_title(case: Case, smallest: int, largest: int, repeat: int = 1) -> str:
     size = binary_size(largest)
     if smallest != largest:
         size = f"{binary_size(smallest)} to {size}"
-    gpus = "1 GPU" if case.gpus_per_node == 1 else f"{case.gpus_per_node} GPUs"
     parts = [
         f"{case.collective} {size}",
         case.dtype,
         case.redop,
         f"{case.node} alone" if case.node else "",
         "one GPU per node" if case.scope == "inter" else "",
-        f"{gpus} per node" if case.gpus_per_node else "",
+        f"{counted(case.gpus_per_node, 'GPU')} per node" if case.gpus_per_node else "",
         *(f"{name}={value}" for name, value in case.variables.items()),
         f"repetition {case.repetition} of {repeat}" if repeat > 1 else "",
     ]

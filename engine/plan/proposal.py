@@ -15,6 +15,7 @@ from config.catalogue.instance_types import catalogue, is_instance_type
 from config.cluster.cluster_file import REGION, Capacity, Cluster, Root, Storage
 from config.errors import InputError
 from config.identifiers import CLUSTER_NAME
+from config.quantities import counted
 from config.run.requirements import Requires, parse_range
 from config.run.run_file import Run
 from engine.plan.job_software import missing_software
@@ -156,7 +157,7 @@ def _misfits(run: Run, cluster: Cluster) -> tuple[Misfit, ...]:
     key, least = wanted_gpus(run)
     gpus = inventory.nodes[0].gpus
     if 0 < gpus < least:
-        misses.append(Misfit(f"{key} {least}", f"{gpus} GPU{'' if gpus == 1 else 's'}"))
+        misses.append(Misfit(f"{key} {least}", counted(gpus, "GPU")))
     return (*misses, *_unknown_price(run.requires, cluster))
 
 

@@ -13,6 +13,7 @@ from config.catalogue.instance_types import (
     CatalogueEntry,
     catalogue,
 )
+from config.quantities import counted
 from config.run.requirements import Requires, parse_range, plain_gpu
 from config.run.run_file import Run
 from engine.plan.network.presets import is_examined
@@ -54,7 +55,7 @@ def misfits(run: Run, inventory: Inventory, nodes: Sequence[Node]) -> Iterator[M
         remedy = _ANOTHER
         if gpus > (least := int(parse_range(needs.gpus)[0])):
             remedy = f"write {least}.. if the job can use all, or run it on another cluster"
-        yield Misfit(f"{needs.gpus} GPUs on a node", _count(gpus, "GPU"), remedy)
+        yield Misfit(f"{needs.gpus} GPUs on a node", counted(gpus, "GPU"), remedy)
     if needs.efa and all(is_examined(node) for node in nodes):
         efa = min((node.efa for node in nodes), default=0)
         if not _has(needs.efa, efa):
@@ -180,7 +181,3 @@ def _has(required: str, least: float, most: float | None = None) -> bool:
     """Return whether a value of `least` to `most` is in the range."""
     low, high = parse_range(required)
     return low <= (least if most is None else most) and least <= high
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

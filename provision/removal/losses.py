@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from config.catalogue.instance_types import catalogue
 from config.cluster.resolved import OWNER_TAG
-from config.quantities import size
+from config.quantities import counted, size
 from config.target import Target
 from provision.aws.clients import client
 from provision.aws.resources import Resource, exists, find_all, find_instances
@@ -91,7 +91,7 @@ def _data(
             yield f"{resource.kind} {resource.id}, {gib} GiB{user}"
     volumes = [r.attributes.get("Size", 0) for r in others if r.kind == "volume"]
     if volumes:
-        yield f"{_count(len(volumes), 'volume')}, {sum(volumes)} GiB"
+        yield f"{counted(len(volumes), 'volume')}, {sum(volumes)} GiB"
     for name, number in Counter(_type(instance) for instance in instances).items():
         entry = catalogue().get(name)
         if entry is not None and entry.local_nvme_gb:
@@ -114,7 +114,3 @@ def used_resources(record: ClusterRecord) -> Iterator[str]:
 
 def _type(instance: Resource) -> str:
     return str(instance.attributes["InstanceType"])
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
