@@ -16,7 +16,7 @@ __all__ = ["By", "Costs", "Spending", "find"]
 
 @dataclass(frozen=True)
 class Costs:
-    """What was spent from `since` until `until`, a row for each cluster, run, tag, user or month.
+    """The money spent from `since` until `until`: rows of clusters, runs, tags, users or months.
 
     With several tags a cluster is in several rows; `total_usd` has it once. It is None if a price
     is not known.

@@ -1,4 +1,4 @@
-"""What each action acts on, and the condition that its policy has.
+"""The resources on which each action of AWS acts, and the condition that its policy has.
 
 Sources: "Actions, resources, and condition keys" of Amazon EC2, EFS, FSx, IAM and Systems Manager,
 Service Authorization Reference

@@ -18,7 +18,6 @@ from engine.contract.node_plan import CodePlan, ImagePlan, NodePlan
 from engine.contract.plan import CommonTexts, LaunchPlan, RetryPlan, Size, SizedNode, Sweep
 from engine.plan.environment import has_work_folder, node_environment, variables_of
 from engine.plan.gates import plan_sweep
-from engine.plan.job_software import missing_software
 from engine.plan.modes import MODES
 from engine.plan.modes.job import Job, Launch, Variables, fix_size, roles_of
 from engine.plan.modes.mpirun import open_mpi_defaults
@@ -29,6 +28,7 @@ from engine.plan.notify_plan import notify_plan
 from engine.plan.remote_paths import run_folder, saved_folder
 from engine.plan.requirement_check import unchecked
 from engine.plan.rules import Situation, check
+from engine.plan.software_check import missing_software
 from engine.plan.source_tree import Tree
 from nodes.inventory import Inventory, Node
 

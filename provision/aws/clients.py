@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, overload
 from urllib.parse import urlsplit
@@ -30,6 +29,7 @@ from botocore.parsers import ResponseParserError
 
 from config.catalogue.aws_codes import remedy
 from config.errors import CloudError
+from config.folders import user_path
 from config.target import NO_AWS_FILES, Target
 from provision.aws.calls import log_calls, record_calls
 from provision.aws.credentials import (
@@ -129,7 +129,7 @@ def _surroundings() -> Iterator[tuple[str, str]]:
     """Yield this process's AWS settings and the times of the user's AWS files."""
     yield from ((name, value) for name, value in os.environ.items() if name.startswith("AWS_"))
     for variable, default in AWS_FILES.items():
-        path = Path(os.environ.get(variable, default)).expanduser()
+        path = user_path(os.environ.get(variable, default))
         with suppress(OSError):  # without the file there is nothing to notice
             yield str(path), str(path.stat().st_mtime_ns)
 

@@ -19,6 +19,7 @@ from botocore.exceptions import (
 
 from config.command_text import command_text
 from config.errors import CloudError
+from config.folders import user_path
 
 AWS_FILES: Mapping[str, str] = {
     "AWS_CONFIG_FILE": "~/.aws/config",
@@ -109,7 +110,7 @@ def unusable_files() -> Iterator[str]:
     """Yield what is wrong with the user's AWS files: boto3 passes over them without a word."""
     for variable, path in _files():
         try:
-            with path.expanduser().open("rb"):
+            with user_path(path).open("rb"):
                 pass
         except FileNotFoundError:
             if os.environ.get(variable):

@@ -28,7 +28,7 @@ class RunTime:
 
 @dataclass(frozen=True)
 class Spending:
-    """What a cluster, a run, a tag, a user or a month cost within a time.
+    """The cost of a cluster, a run, a tag, a user or a month within a time.
 
     `cost_usd` is None if a price is not known. `hours` are those of its nodes together. `sources`
     are where the prices are from, with their dates.

@@ -26,7 +26,7 @@ Feature = Literal[
 `role` the nodes' role that it makes, `profile` an instance profile that an administrator made."""
 
 Phase = Literal["create", "read", "update", "delete"]
-"""What Pulumi's provider does with a resource."""
+"""The steps of Pulumi's provider with a resource."""
 
 COMMANDS = (
     "buy",

@@ -1,4 +1,4 @@
-"""What the removal of a cluster ends: its machines, the data on them, and what it costs."""
+"""The machines and the data that end with a cluster, and its cost so far."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -276,3 +276,20 @@ def test_a_setting_that_boto3_cannot_read_is_one_line_with_its_variable(
     assert status(tmp_path, "", **variables) == (
         f"a setting for AWS is wrong: {what}; correct {where}"
     )
+
+
+@pytest.mark.parametrize("variable", ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"])
+def test_a_file_in_nobodys_home_is_wrong_input(tmp_path: Path, variable: str) -> None:
+    done = subprocess.run(
+        [str(COMMAND), "--region", "us-east-1", "status"],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), variable: "~no-such-user/x"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (
+        2,
+        "gpuctl: error: '~no-such-user/x' begins with '~no-such-user', and this machine has no"
+        " such home folder; correct the path\n",
+    )
