@@ -14,7 +14,14 @@ JOIN_S = 900
 python/ray/autoscaler/_private/constants.py, 2026-11-20)."""
 
 START_S = 300
-"""Seconds that workers wait for the head's port."""
+"""Seconds that workers wait for the head."""
+
+JOIN_TRIES_S = 60
+"""Seconds within which a worker that failed is started once more. A head under load can miss the
+30 s that Ray gives a worker to join (python/ray/_private/node.py, Ray 2.60, 2026-11-28)."""
+
+# The head's port answers long before Ray has started there.
+_STARTED = "ray-started"
 
 # Ray does not report when a node joins, so the script asks once a second.
 _WAIT_FOR_NODES = f"""\
@@ -33,9 +40,10 @@ _NO_DRAIN = "export RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0\n"
 
 
 def launch(job: Job[Ray]) -> Launch:
-    """Return the launch: workers wait for the head's port; the head's commands end the run."""
+    """Return the launch: workers wait for Ray on the head; the head's commands end the run."""
     alone = len(job.nodes) == 1
-    listens = ReadyPlan(port=job.run.port, command=None, timeout_s=START_S)
+    started = f"test -e {run_folder(job.run_id)}/{_STARTED}"
+    listens = ReadyPlan(port=job.run.port, command=started, timeout_s=START_S)
 
     def part(rank: int) -> Part:
         environment = {
@@ -80,7 +88,9 @@ def _head(job: Job[Ray]) -> str:
     ]
     return (
         f"{require_program('ray', 'Ray')}"
+        f"rm -f {folder}/{_STARTED}\n"
         f"{quote_words(*start)} || exit\n"
+        f": > {folder}/{_STARTED}\n"
         f"python3 {folder}/wait-for-nodes.py && bash {folder}/commands.sh\n"
         "gpuctl_status=$?\n"
         "ray stop >/dev/null 2>&1\n"
@@ -91,7 +101,18 @@ def _head(job: Job[Ray]) -> str:
 def _worker(job: Job[Ray], rank: int) -> str:
     address = f"{job.head}:{job.run.port}"
     start = ["ray", "start", "--address", address, *_node_options(job, rank), "--block"]
-    return f"{require_program('ray', 'Ray')}{_NO_DRAIN}exec {quote_words(*start)}\n"
+    return (
+        f"{require_program('ray', 'Ray')}{_NO_DRAIN}"
+        "for gpuctl_try in 1 2; do\n"
+        "SECONDS=0\n"
+        f"{quote_words(*start)} && exit\n"
+        "gpuctl_status=$?\n"
+        f'[ "$SECONDS" -lt {JOIN_TRIES_S} ] || break\n'
+        'echo "gpuctl: Ray ended with $gpuctl_status after $SECONDS s (try $gpuctl_try of 2)"\n'
+        "ray stop --force >/dev/null 2>&1\n"
+        "done\n"
+        'exit "$gpuctl_status"\n'
+    )
 
 
 def _node_options(job: Job[Ray], rank: int) -> tuple[str, ...]:

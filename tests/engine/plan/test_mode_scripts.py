@@ -305,6 +305,35 @@ def test_ray_is_stopped_and_the_commands_status_is_the_jobs(
     )
 
 
+def test_a_ray_worker_that_its_head_did_not_see_in_time_starts_once_more(node: Node) -> None:
+    plan = planned(type="ray")
+    node.has("ray", "", f'echo "$*" >> {node.folder}/calls; [ "$1" = stop ] || exit 3\n')
+    tries = [f"gpuctl: Ray ended with 3 after 0 s (try {number} of 2)" for number in (1, 2)]
+    assert node.runs(plan, rank=1) == (3, tries)
+    calls = (node.folder / "calls").read_text().splitlines()
+    assert [" ".join(call.split()[:2]) for call in calls] == [
+        "start --address",
+        "stop --force",
+        "start --address",
+        "stop --force",
+    ]
+
+
+def test_ray_is_ready_when_it_has_started_on_the_head_and_not_before(node: Node) -> None:
+    plan = planned(type="ray", commands=("true",))
+    assert plan.ready is not None
+    assert plan.ready.command is not None
+    is_ready = node.here(plan.ready.command)
+    node.has("python3", "", "true\n")
+    node.has("ray", "", f'{is_ready} && echo "ready before"; exit 3\n')
+    (node.folder / "ray-started").touch()  # an earlier attempt's
+    assert node.runs(plan) == (3, [])
+    node.has("ray", "", "true\n")
+    node.write_files(plan)
+    assert node.runs(plan) == (0, [])
+    assert subprocess.run(is_ready, shell=True, check=False).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("kind", "variables", "told"),
     [
