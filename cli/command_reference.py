@@ -11,7 +11,9 @@ from typing import Any
 import typer
 from typer.testing import CliRunner
 
+from cli.commands import cost, ps, queue
 from cli.main import app
+from cli.render import capacity, comparison, health, orphans, tables, top
 
 PAGE = Path(__file__).parent.parent / "docs/look-up/cli.md"
 _HEAD = """# The commands
@@ -32,10 +34,33 @@ Written by `make docs` from the commands' own help; edit the help, not this page
 - `--no-color`, or `NO_COLOR` in the environment, leaves out every colour, also those that a job
   prints; so do `CLICOLOR=0` and `TERM=dumb`. With `FORCE_COLOR` or `CLICOLOR_FORCE` gpuctl's own
   colours are shown in a pipe too.
-- Without a terminal, and with `TERM=dumb`, every line is plain: nothing is drawn again. On a
-  terminal tables are as wide as it is: `ps`, `gc` and `capacity` leave out columns, others wrap.
+- Without a terminal, and with `TERM=dumb`, every line is plain: nothing is drawn again. In a
+  pipe each row of a table is one line with all columns.
+- On a terminal a table is as wide as it is. One that is too wide lacks columns, in the order of
+  [the list below](#columns-that-a-narrow-terminal-lacks); then its cells are wrapped. Tables that
+  are not in the list, such as that of `doctor`, have all columns.
 - `gpuctl --install-completion` teaches your shell the commands, their options, and the names of
   clusters, nodes and runs that this machine knows. `gpuctl --show-completion` prints the script.
+"""
+
+_TABLES = {
+    "`ps`": ps.DROP,
+    "`queue`": queue.DROP,
+    "`cost`": cost.DROP,
+    "`top`": top.DROP,
+    "`top --gpus`": top.DROP_OF_GPUS,
+    "`top RUN` of a run that is over": top.DROP_OF_PAST,
+    "`health`, once the findings have 40 columns": health.DROP,
+    "`run` and `results`, in both halves": tables.DROP,
+    "`results --compare` and `--baseline`": comparison.DROP,
+    "`capacity`, blocks for sale": capacity.DROP,
+    "`capacity`, what you have reserved": capacity.DROP_OF_RESERVED,
+    "`gc`": orphans.DROP,
+}
+_COLUMNS = """## Columns that a narrow terminal lacks
+
+| Table | Left out, the first of them first |
+| --- | --- |
 """
 
 
@@ -51,7 +76,13 @@ def page() -> str:
         if path:
             lines = _without_what_all_have(lines)
         parts.append(f"## {' '.join(['gpuctl', *path])}\n\n```text\n{lines}\n```\n")
-    return "\n".join(parts)
+    return "\n".join([*parts, _COLUMNS + "".join(map(_dropped, _TABLES))])
+
+
+def _dropped(table: str) -> str:
+    """Return the table's row of the page, with the first line of each column's head."""
+    names = (" ".join(name.split("\n")) for name in _TABLES[table])
+    return f"| {table} | {', '.join(names)} |\n"
 
 
 def _without_what_all_have(text: str) -> str:

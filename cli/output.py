@@ -141,15 +141,18 @@ class Output:
         self,
         head: Sequence[str],
         rows: Iterable[Sequence[str]],
+        *,
+        drop: Sequence[str],
         right: Sequence[str] = (),
-        drop: Sequence[str] = (),
+        sentences: str = "",
     ) -> list[str]:
         """Return the lines of a table that fits the terminal; in a pipe every row is one line.
 
-        A terminal that is too narrow lacks the columns of `drop`, the first of them first.
+        A terminal that is too narrow lacks the columns of `drop`, the first of them first. The
+        column `sentences` is wrapped before.
         """
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        return text_table.table_lines(head, rows, width, right, drop)
+        return text_table.table_lines(head, rows, width, right, drop, sentences)
 
     @property
     def has_color(self) -> bool:

@@ -8,6 +8,8 @@ from contextlib import ExitStack, contextmanager, redirect_stdout
 
 import pytest
 
+from cli.main import app
+
 END_OF_INPUT = "\x04"
 
 
@@ -28,6 +30,14 @@ def terminal_as_stdout() -> Iterator[Callable[[], str]]:
             return (screen.read(65536) or b"").decode()
 
         yield text
+
+
+def lines_on_terminal(*words: str, columns: int = 80) -> list[str]:
+    """Run `gpuctl` with these words in a terminal of so many columns; return its lines."""
+    with pytest.MonkeyPatch.context() as patch, terminal_as_stdout() as screen:
+        patch.setenv("COLUMNS", f"{columns}")
+        app(list(words), prog_name="gpuctl", standalone_mode=False)
+        return screen().splitlines()
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def config(context: typer.Context) -> None:
 
 def _lines(values: "list[Setting]", out: "Output") -> "Iterator[str]":
     rows = ((setting.name, _text(setting) or "-", setting.source) for setting in values)
-    yield from out.table(("SETTING", "VALUE", "FROM"), rows)
+    yield from out.table(("SETTING", "VALUE", "FROM"), rows, drop=())
 
 
 def _text(setting: "Setting") -> str | None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from cli.output import Output
     from operations.cost import Costs
 
+DROP = ("SHARE", "NODE HOURS", "CLUSTER")
+"""The columns that a narrow terminal lacks, the first of them first."""
+
 
 def cost(
     context: typer.Context,
@@ -69,7 +72,8 @@ def _lines(costs: "Costs", out: "Output") -> "Iterator[str]":
         )
         for row in costs.rows
     )
-    yield from out.table(head, cells, right=("NODE HOURS", "COST"))
+    drop = [name for name in DROP if name != head[0]]
+    yield from out.table(head, cells, right=("NODE HOURS", "COST"), drop=drop)
     sources = dict.fromkeys(source for row in costs.rows for source in row.sources)
     prices = f", prices: {'; '.join(sources)}" if sources else ""
     total = money(costs.total_usd)

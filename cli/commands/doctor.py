@@ -38,4 +38,4 @@ def _lines(checks: list["Check"], out: "Output") -> "Iterator[str]":
         rows.append((mark, check.name, check.seen))
         if check.remedy:
             rows.append(("", "", check.remedy))
-    yield from out.table(("", "CHECK", "FOUND"), rows)
+    yield from out.table(("", "CHECK", "FOUND"), rows, drop=())

@@ -55,7 +55,7 @@ def _faults(now: "Faults", out: "Output") -> "Iterator[str]":
         rows.append(("", "", kind.meaning))
         if name in now:
             rows.append(("", "", f"now: {' '.join((name, *now[name]))}"))
-    yield from out.table(("NOW", "FAULT", "AWS'S CODE, AND WHAT IT MEANS"), rows)
+    yield from out.table(("NOW", "FAULT", "AWS'S CODE, AND WHAT IT MEANS"), rows, drop=())
 
 
 @fault.command("set", cls=Command, epilog="look-up/lab-faults.md")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from operations.chosen_target import ChosenTarget
 
 
-_DROP = ("ATTEMPTS", "NODES", "STARTED", "COST", "CLUSTER")
+DROP = ("ATTEMPTS", "NODES", "STARTED", "COST", "CLUSTER")
 """The columns that a narrow terminal lacks, the first of them first."""
 
 
@@ -36,7 +36,6 @@ def ps(
 ) -> None:
     """List the runs: where, status, attempts, exit code, cost.
 
-    A terminal that is too narrow lacks ATTEMPTS, NODES, STARTED, COST, CLUSTER, in this order.
     HEARD is how long ago this machine last heard of a run that is not over. Such a run fails if
     AWS says that its head does not run any more. With a team's bucket (`backend`), the runs of all
     are listed.
@@ -89,7 +88,7 @@ def _lines(runs: "Sequence[known.ListedRun]", out: "Output") -> Iterator[str]:
         for run in runs
     )
     head = ("RUN", "CLUSTER", "NODES", "STATUS", "ATTEMPTS", "EXIT", "COST", "STARTED", "HEARD")
-    yield from out.table(head, rows, right=("NODES", "ATTEMPTS", "EXIT", "COST"), drop=_DROP)
+    yield from out.table(head, rows, right=("NODES", "ATTEMPTS", "EXIT", "COST"), drop=DROP)
 
 
 def _age(older_than: str | None) -> int | None:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from cli.output import Output
 
 
+DROP = ("SINCE", "NODES", "PLACE")
+"""The columns that a narrow terminal lacks, the first of them first."""
+
+
 class _QueueGroup(CommandGroup):
     """The group, in which a word that is no command is an argument of the default command."""
 
@@ -105,4 +109,5 @@ def _lines(queue: "run_queue.Queue", out: "Output") -> Iterator[str]:
         )
         for queued in queue.runs
     )
-    yield from out.table(("PLACE", "RUN", "STATE", "NODES", "SINCE"), rows, right=("PLACE",))
+    head = ("PLACE", "RUN", "STATE", "NODES", "SINCE")
+    yield from out.table(head, rows, right=("PLACE",), drop=DROP)

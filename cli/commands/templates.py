@@ -34,4 +34,4 @@ def _lines(templates: "tuple[Template, ...]", out: "Output") -> "Iterator[str]":
         )
         for template in templates
     )
-    yield from out.table(("TEMPLATE", "TYPE", "SUMMARY"), rows)
+    yield from out.table(("TEMPLATE", "TYPE", "SUMMARY"), rows, drop=())

@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from cli.output import Output
     from operations.capacity import BlockOffering, CapacityReport, ReservedCapacity
 
+DROP = ("HOURS", "UNTIL")
+"""The columns of the blocks for sale that a narrow terminal lacks, the first of them first."""
+
+DROP_OF_RESERVED = ("FROM", "TYPE", "UNTIL", "ZONE")
+"""The same of the account's reservations and blocks."""
+
 
 def capacity_lines(report: "CapacityReport", out: "Output") -> "Iterator[str]":
     """Yield zones with their spot price, then reservations, then blocks to buy."""
@@ -21,7 +27,7 @@ def capacity_lines(report: "CapacityReport", out: "Output") -> "Iterator[str]":
     yield ""
     spots = ((zone, report.spot_usd_h.get(zone)) for zone in report.zones)
     rows = [(zone, "-" if spot is None else price(spot)) for zone, spot in spots]
-    yield from out.table(("ZONE", "SPOT PER HOUR"), rows, right=("SPOT PER HOUR",))
+    yield from out.table(("ZONE", "SPOT PER HOUR"), rows, right=("SPOT PER HOUR",), drop=())
     yield ""
     yield "Reserved:" if report.reservations else "Nothing is reserved."
     reserved = [
@@ -38,7 +44,8 @@ def capacity_lines(report: "CapacityReport", out: "Output") -> "Iterator[str]":
     ]
     if reserved:
         head = ("ID", "TYPE", "ZONE", "STATE", "FREE", "FROM", "UNTIL")
-        yield from out.table(head, [[cell or "-" for cell in row] for row in reserved])
+        cells = [[cell or "-" for cell in row] for row in reserved]
+        yield from out.table(head, cells, drop=DROP_OF_RESERVED)
     yield ""
     size = report.size.options
     if not report.blocks:
@@ -57,9 +64,7 @@ def capacity_lines(report: "CapacityReport", out: "Output") -> "Iterator[str]":
         for block in report.blocks
     ]
     columns = ("ZONE", "HOURS", "FROM", "UNTIL", "NODE PER HOUR", "SUM")
-    yield from out.table(
-        columns, blocks, right=("HOURS", "NODE PER HOUR", "SUM"), drop=("HOURS", "UNTIL")
-    )
+    yield from out.table(columns, blocks, right=("HOURS", "NODE PER HOUR", "SUM"), drop=DROP)
     yield out.with_options(f"Buy the first: `gpuctl buy {report.instance_type} {size}`")
 
 

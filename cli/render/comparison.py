@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _RIGHT = ("size\nbytes", "before\nus", "after\nus", "before\nGB/s", "after\nGB/s")
 _HEAD = (*_RIGHT[:1], "half", *_RIGHT[1:], "change", "noise", "")
 
+DROP = ("noise", "before\nus", "after\nus")
+"""The columns that a narrow terminal lacks, the first of them first."""
+
 
 def comparison_lines(
     runs: "tuple[RunRecord, RunRecord]", comparison: "Comparison", out: "Output"
@@ -33,7 +36,8 @@ def comparison_lines(
     for series, changes in of_series.items():
         yield ""
         yield series.title
-        yield from out.table(_HEAD, map(_cells, changes), right=(*_RIGHT, "change", "noise"))
+        right = (*_RIGHT, "change", "noise")
+        yield from out.table(_HEAD, map(_cells, changes), right=right, drop=DROP)
     if of_series:
         yield ""
     yield from _sums(comparison)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from cli.output import Output
     from operations.health import Health
 
+DROP = ("SEVERITY",)
+"""The columns that a narrow terminal lacks; the findings are wrapped before."""
+
 
 def health_lines(health: "Health", out: "Output") -> "Iterator[str]":
     """Yield the findings as a table, equal ones of several nodes in one row, and the verdict."""
@@ -26,6 +29,7 @@ def health_lines(health: "Health", out: "Output") -> "Iterator[str]":
         rows.append(("", "", remedy))
         rows.append(("", "", f"source: {source}"))
     if rows:
-        yield from out.table(("SEVERITY", "NODE", "FOUND, REMEDY, SOURCE"), rows)
+        head = ("SEVERITY", "NODE", "FOUND, REMEDY, SOURCE")
+        yield from out.table(head, rows, drop=DROP, sentences=head[-1])
     verdict = f"not fit for jobs: {fold(health.unfit)}" if health.unfit else "all fit for jobs"
     yield f"{health.cluster}: {counted(len(health.nodes), 'node')}, {verdict}"

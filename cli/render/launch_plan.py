@@ -106,7 +106,8 @@ def _cases(plan: "LaunchPlan", out: "Output") -> list[str]:
         (str(case.number), case.title, "; ".join(gates.get(case.number, ())))
         for case in plan.sweep.cases
     ]
-    return ["", *out.table(("case", "what is measured", "gate"), rows, right=("case",))]
+    head = ("case", "what is measured", "gate")
+    return ["", *out.table(head, rows, right=head[:1], drop=())]
 
 
 def _body(plan: "LaunchPlan") -> list[str]:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from cli.output import Output
     from operations.orphans import Collected, FoundCluster, Survey
 
+DROP = ("NAME", "SINCE")
+"""The columns that a narrow terminal lacks, the first of them first."""
+
 
 def outcome_lines(done: "Collected") -> "Iterator[str]":
     """Yield the line about what was removed of a cluster."""
@@ -45,7 +48,7 @@ def _regions(survey: "Survey", out: "Output") -> "list[str]":
         usd = price(sum(cluster.hourly_usd for cluster in clusters)) if clusters else ""
         rows.append((region, count_text(clusters) if clusters else "nothing", usd))
     rows += [(line.partition(":")[0], "not known: no answer", "") for line in survey.failed]
-    return out.table(("REGION", "FOUND", "PER HOUR"), sorted(rows), right=("PER HOUR",))
+    return out.table(("REGION", "FOUND", "PER HOUR"), sorted(rows), right=("PER HOUR",), drop=())
 
 
 def _leftover(cluster: "FoundCluster", out: "Output") -> "Iterator[str]":
@@ -61,12 +64,8 @@ def _leftover(cluster: "FoundCluster", out: "Output") -> "Iterator[str]":
         )
         for resource in cluster.resources
     ]
-    yield from out.table(
-        ("  KIND", "ID", "NAME", "PER HOUR", "SINCE"),
-        rows,
-        right=("PER HOUR",),
-        drop=("NAME", "SINCE"),
-    )
+    head = ("  KIND", "ID", "NAME", "PER HOUR", "SINCE")
+    yield from out.table(head, rows, right=("PER HOUR",), drop=DROP)
 
 
 def _title(cluster: "FoundCluster") -> str:

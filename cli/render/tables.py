@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from engine.contract.table import Facts, Timing
     from operations.results import KeptFinding, Table
 
+DROP = ("algbw\nGB/s", "op", "type")
+"""The columns that a narrow terminal lacks, the first of them first, each of both halves.
+
+Size and time have algbw in them.
+"""
+
 
 def table_lines(table: "Table", node: str, out: "Output") -> list[str]:
     """Return the lines of the table that `node` printed: title, rows and footer."""
@@ -28,7 +34,7 @@ def table_lines(table: "Table", node: str, out: "Output") -> list[str]:
         op = row.redop if row.redop not in (None, "none") else ""
         texts = (_half(half, table.facts.is_checked) for half in (row.out_of_place, row.in_place))
         rows.append((str(row.size), row.dtype, op, *chain.from_iterable(texts)))
-    lines = out.table(head, rows, right=head)
+    lines = out.table(head, rows, right=head, drop=DROP)
     case = [f"Case {known.number}: {known.title}"] if (known := table.facts.case) else []
     return [*case, _title(table.facts, node), *lines, *_footer(table.facts)]
 

@@ -15,6 +15,26 @@ if TYPE_CHECKING:
     from engine.analysis.metrics.usage import GpuUsage, Usage
     from operations.usage import ClusterUsage
 
+DROP = ("TEMP", "DISK", "POWER", "NETWORK", "MEMORY", "EFA", "CPU", "GPU MEMORY")
+"""The columns that a narrow terminal lacks, the first of them first."""
+
+DROP_OF_GPUS = ("TEMP", "POWER", "NVLINK", "ECC", "MEMORY")
+"""The same of the table with a line for each GPU."""
+
+DROP_OF_PAST = (
+    "disk",
+    "network",
+    "hottest",
+    "power",
+    "cores used",
+    "memory peak",
+    "EFA",
+    "ECC errors",
+    "GPU hours idle",
+    "GPU memory peak",
+)
+"""The same of the table of a run that is over."""
+
 STALE_S = 20.0
 """A sample that is older is marked with its age: the node may be lost."""
 
@@ -66,7 +86,7 @@ def idle_text(idle: "IdleCost") -> str:
 def _run(run: "LiveRun", out: "Output") -> list[str]:
     head = ("NODE", "CPU", "MEMORY", "DISK", "NETWORK", "EFA", "GPU", "GPU MEMORY", "POWER", "TEMP")
     rows = [_node(run.nodes[usage.rank], usage) for usage in run.usages]
-    return out.table(*known_columns(head, rows))
+    return out.table(*known_columns(head, rows), drop=DROP)
 
 
 def known_columns(
@@ -99,7 +119,7 @@ def _gpus(run: "LiveRun", out: "Output") -> list[str]:
     rows = [(run.nodes[usage.rank], *_gpu(gpu)) for usage in run.usages for gpu in usage.gpus]
     sources = dict.fromkeys(name for usage in run.usages for name in usage.gpu_sources)
     source = f"Source: {', '.join(sources)}" if sources else "No node has reported a GPU."
-    return [*out.table(*known_columns(head, rows), right=("GPU",)), source]
+    return [*out.table(*known_columns(head, rows), right=("GPU",), drop=DROP_OF_GPUS), source]
 
 
 def _gpu(gpu: "GpuUsage") -> tuple[str, ...]:
@@ -158,7 +178,7 @@ def record_lines(run_id: str, nodes: "Sequence[NodeSummary]", out: "Output") -> 
     """Return the means and peaks of a run that is over."""
     yield f"Run {run_id} is over. Means and peaks by rank:"
     head, rows = record_table(nodes)
-    yield from out.table(*known_columns(head, rows), right=head[1:])
+    yield from out.table(*known_columns(head, rows), right=head[1:], drop=DROP_OF_PAST)
 
 
 def record_table(

@@ -12,6 +12,7 @@ from engine.record.history import History
 from provision.billing.ledger import keep
 from tests.engine.conftest import make_plan
 from tests.provision.test_ownership import with_id
+from tests.terminals import lines_on_terminal
 
 
 def kept(target: Target) -> None:
@@ -29,6 +30,25 @@ def test_clusters_and_their_sum_are_printed(remembered: Target) -> None:
     assert ": about $30.00 on demand" in shown[2]
     (owner,) = CliRunner().invoke(app, ["cost", "--by", "user"]).stdout.splitlines()[1:-1]
     assert owner.split() == ["(no", "owner)", "6.0", "$30.00", "██████", "100", "%"]
+
+
+def test_costs_on_a_narrow_terminal_lack_columns_but_not_what_was_asked_for(
+    remembered: Target,
+) -> None:
+    kept(remembered)
+    whole = CliRunner().invoke(app, ["cost"]).stdout.splitlines()
+    assert lines_on_terminal("cost")[:2] == whole[:2]
+    table = lines_on_terminal("cost", columns=36)[:2]
+    assert table == ["CLUSTER      NODE HOURS    COST", "demo (aaaa)         6.0  $30.00"]
+    assert lines_on_terminal("cost", columns=24)[:2] == [
+        "CLUSTER        COST",
+        "demo (aaaa)  $30.00",
+    ]
+    (head, row, *_) = lines_on_terminal("cost", "--by", "run", columns=30)
+    assert (head.split(), row.split()) == (
+        ["RUN", "CLUSTER", "COST"],
+        ["(no", "run)", "demo", "$30.00"],
+    )
 
 
 def test_runs_are_taken_from_the_history(remembered: Target) -> None:

@@ -16,6 +16,7 @@ from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
 from tests.provision.test_record import a_record
+from tests.terminals import lines_on_terminal
 
 
 def finding(node: str, severity: Severity, subject: str = "GPUs") -> Finding:
@@ -60,6 +61,27 @@ def test_equal_findings_share_a_row_and_the_gravest_come_first(found: list[Findi
         "                     replace it",
         "                     source: somebody",
         "demo: 3 nodes, not fit for jobs: node[1-2]",
+    ]
+
+
+def test_findings_on_a_narrow_terminal_are_wrapped_before_a_column_is_left_out(
+    found: list[Finding],
+) -> None:
+    remedy = "replace the node: `gpuctl heal`, or terminate the instance and repeat `gpuctl up`"
+    found.append(finding("node1", "isolate").model_copy(update={"remedy": remedy}))
+    assert health(code=1).splitlines()[2] == f"{'':<17}{remedy}"
+    assert lines_on_terminal("health", "demo") == [
+        "SEVERITY  NODE   FOUND, REMEDY, SOURCE",
+        "isolate   node1  GPUs: expected 8, actual 7",
+        "                 replace the node: `gpuctl heal`, or terminate the instance and",
+        "                 repeat `gpuctl up`",
+        "                 source: somebody",
+        "demo: 3 nodes, not fit for jobs: node1",
+    ]
+    assert lines_on_terminal("health", "demo", columns=50)[:3] == [
+        "NODE   FOUND, REMEDY, SOURCE",
+        "node1  GPUs: expected 8, actual 7",
+        "       replace the node: `gpuctl heal`, or",
     ]
 
 

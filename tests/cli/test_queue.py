@@ -25,6 +25,7 @@ from nodes.inventory import Node
 from tests.cli.conftest import remember
 from tests.connections import Connect, WithoutSsh
 from tests.engine.conftest import make_inventory, make_run
+from tests.terminals import lines_on_terminal
 
 SINCE = datetime(2026, 11, 23, 5, 20, 11, tzinfo=UTC)
 BOTH = ("node0", "node1")
@@ -91,6 +92,19 @@ def test_the_queue_of_a_cluster(head: Head) -> None:
     ]
     shown = json.loads(gpuctl("queue", "show", "demo", "--json").stdout)
     assert [one["place"] for one in shown] == [None, 1, 2]
+
+
+def test_a_queue_on_a_narrow_terminal_lacks_columns_in_its_order(head: Head) -> None:
+    name = "llama-pretrain-of-the-night-4f2a1c"
+    head.runs += on_the_cluster((name, "waiting"))
+    pipe = gpuctl("queue", "demo").stdout.splitlines()
+    assert [len(pipe), pipe[0].split()] == [2, ["PLACE", "RUN", "STATE", "NODES", "SINCE"]]
+    assert lines_on_terminal("queue", "demo") == [
+        f"PLACE  {'RUN':<34}  STATE    NODES",
+        f"    1  {name}  waiting  node[0-1]",
+    ]
+    assert lines_on_terminal("queue", "demo", columns=55)[1] == f"    1  {name}  waiting"
+    assert lines_on_terminal("queue", "demo", columns=44)[1] == f"{name}  waiting"
 
 
 def test_ps_shows_the_place_of_a_run_that_waits(head: Head) -> None:

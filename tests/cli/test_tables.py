@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from pydantic import TypeAdapter
 
 from cli.output import Output
@@ -17,6 +19,7 @@ from engine.record.nccl_tests import Table
 from tests.cli.test_command import ROOT, gpuctl
 from tests.engine.conftest import make_plan
 from tests.engine.record.test_history import result
+from tests.terminals import terminal_as_stdout
 
 
 def half(busbw: float, wrong: int | None = 0, error: float | None = None) -> Timing:
@@ -76,6 +79,28 @@ def test_both_halves_and_what_was_not_checked() -> None:
         "Average bus bandwidth: 2 GB/s",
         "Out of bounds values: 1, failed",
     ]
+
+
+def test_a_table_on_a_narrow_terminal_lacks_columns_of_both_halves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    big = Timing(time_us=187436.25, algbw=91.66, busbw=171.86, wrong=0)
+    whole = table(replace(row(big, big), size=17179869184, dtype="bfloat16"))
+    pipe = table_lines(whole, "node0", Output())[1:]
+    shown = {}
+    for columns in (80, 76):
+        monkeypatch.setenv("COLUMNS", f"{columns}")
+        with terminal_as_stdout():
+            shown[columns] = table_lines(whole, "node0", Output())[1:]
+    assert pipe[0].split().count("algbw") == 2
+    assert shown[80] == [
+        "       size                 out-of-place   busbw         in-place   busbw",
+        "      bytes      type   op            us    GB/s  wrong        us    GB/s  wrong",
+        "17179869184  bfloat16  sum      187436.2  171.86      0  187436.2  171.86      0",
+    ]
+    assert shown[76][2] == (
+        "17179869184  bfloat16      187436.2  171.86      0  187436.2  171.86      0"
+    )
 
 
 def test_a_difference_is_shown_as_one_and_zeros_without_a_check_are_unchecked() -> None:

@@ -60,7 +60,7 @@ def test_every_way_to_the_terminal_is_filtered(capsys: pytest.CaptureFixture[str
     Output(as_json=True).show({"tag": attack}, ())
     Output(as_json=True).record(json.dumps({"tag": attack}, ensure_ascii=False))
     show({"node0": Completed(0, attack, "")}, out)
-    out.say("\n".join(out.table(("NAME",), [(attack,)])))
+    out.say("\n".join(out.table(("NAME",), [(attack,)], drop=())))
     with out.progress() as view:
         view.report(Progress("capacity", attack, "failed", attack))
     seen = capsys.readouterr()

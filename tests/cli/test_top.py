@@ -23,6 +23,7 @@ from tests.cli.conftest import remember
 from tests.cli.test_ps import alive, earlier
 from tests.engine.analysis.test_metrics import BEFORE, GIB, LAST, sample
 from tests.engine.conftest import make_inventory
+from tests.terminals import lines_on_terminal
 
 Answer = Callable[[str, str | None], tuple[LiveRun, ...]]
 
@@ -88,6 +89,20 @@ def test_a_line_for_each_gpu(heads: list[Answer]) -> None:
         "node0    1           0 %  ███     50 %  300 W  50 °C  0    -",
         "Source: nvidia-smi",
     ]
+
+
+def test_usage_on_a_narrow_terminal_lacks_columns_in_its_order(heads: list[Answer]) -> None:
+    heads[0] = on_demo
+    shown = lines_on_terminal("top", "demo", "--once", "--gpus")
+    assert shown[1:4] == [
+        "NODE             CPU           MEMORY        EFA      GPU           GPU MEMORY",
+        "node0            █▌      25 %  ████▌   75 %  10 / 20  ██▊     45 %  ███     50 %",
+        "node1 (52s ago)  ██████ 100 %  -             -        -             -",
+    ]
+    assert shown[5].split() == ["NODE", "GPU", "USED", "MEMORY", "POWER", "TEMP", "ECC", "NVLINK"]
+    small = lines_on_terminal("top", "demo", "--once", "--gpus", columns=60)
+    assert small[1].split() == ["NODE", "CPU", "GPU", "GPU", "MEMORY"]
+    assert small[5].split() == ["NODE", "GPU", "USED", "MEMORY", "ECC", "NVLINK"]
 
 
 def test_every_cluster_by_default(heads: list[Answer]) -> None:
