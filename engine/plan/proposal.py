@@ -66,7 +66,7 @@ def propose(run: Run, region: str | None = None) -> Proposal:
             f"run {run.name} does not say which nodes it needs: it names no GPU and no instance"
             " type",
             "write `requires: {gpu: [H100], gpus: 8}` into the run file (`resources` in a file of"
-            " dstack or Kubernetes), or write a cluster file",
+            " dstack, SkyPilot or Kubernetes), or write a cluster file",
         )
     clusters = {name: _cluster(run, needs, name, region) for name in _candidates(needs)}
     misses_of = {name: _misfits(run, cluster) for name, cluster in clusters.items()}

@@ -79,7 +79,7 @@ def _run_fits(run_file: Path, cluster: Cluster) -> None:
             "{cpus: 8.., gpus: 0}",
             "run train does not say which nodes it needs: it names no GPU and no instance type;"
             " write `requires: {gpu: [H100], gpus: 8}` into the run file (`resources` in a file of"
-            " dstack or Kubernetes), or write a cluster file",
+            " dstack, SkyPilot or Kubernetes), or write a cluster file",
         ),
         (
             "{gpus: 64}",

@@ -22,7 +22,8 @@ def test_links_name_their_page() -> None:
         "Remove it, or choose another name; docs/look-up/modes.md lists them by type."
     )
     assert explain("E228").remedy == (
-        "Change the task: dstack's tasks (docs/do/dstack.md) has an answer to each key."
+        "Change the task: the pages of dstack's (docs/do/dstack.md) and SkyPilot's tasks"
+        " (docs/do/skypilot.md) have an answer to each key."
     )
 
 

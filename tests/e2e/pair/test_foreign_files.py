@@ -1,4 +1,4 @@
-"""Files of dstack, Kubeflow and Volcano, run as they are on two nodes of the lab.
+"""Files of dstack, SkyPilot, Kubeflow and Volcano, run as they are on two nodes of the lab.
 
 Those in `foreign` have the keys and values of public ones (tests/formats/dstack_facts.yaml,
 manifest_corpus.py), and commands that print where they run. No registry is reachable and no GPU
@@ -36,6 +36,29 @@ SAID = {
         "[node1] from the repository",
         "[node1] nobody me in /workspace/code/src, /mnt/datasets/hostname, shell /bin/sh",
     ),
+    "minimal.sky.yaml": ("[node0] hello from 0 of 2", "[node1] hello from 1 of 2"),
+    "torchrun.sky.yaml": (
+        "[node0] setup 0",
+        "[node0] torchrun --nnodes=2 --nproc_per_node=8   --master_addr={ip0} --master_port=12375"
+        " --node_rank=0",
+        "[node1] setup 1",
+        "[node1] torchrun --nnodes=2 --nproc_per_node=8   --master_addr={ip0} --master_port=12375"
+        " --node_rank=1",
+    ),
+    "envs.sky.yaml": (
+        "[node0] size 13 lr 3e-4 wandb True pattern ${{HOME}}/x token ***",
+        "[node1] size 13 lr 3e-4 wandb True pattern ${{HOME}}/x token ***",
+    ),
+    "mounts.sky.yaml": (
+        "[node0] copied",
+        '[node0] main.py {{"lr": 0.1}}',
+        "[node0] same",
+        "[node1] copied",
+        '[node1] main.py {{"lr": 0.1}}',
+        "[node1] same",
+    ),
+    "anyof.sky.yaml": ("[node0] head of 2",),
+    "early.sky.yaml": ("[node0] head done", "[node1] worker done"),
     "mpijob.yaml": (
         "[node0] rank 0 on {host0}, prepared by busybox",
         "[node0] rank 1 on {host0}, prepared by busybox",

@@ -1,0 +1,1 @@
+"""SkyPilot: its task."""
