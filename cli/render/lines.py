@@ -26,7 +26,7 @@ FOLD_S = 1.0
 
 
 class LineView:
-    """Prints lines on stdout, each after its node's name, or after the rank of a launcher's tag.
+    """Prints lines on stdout, each after its node's name, or after the rank of its tag.
 
     `names` are those of the nodes, in the order of their numbers in the run. `folds` prints equal
     lines of many nodes once.
@@ -65,7 +65,7 @@ class LineView:
         It can print lines that reach the terminal as they are: without folding, tags, colours and
         carriage returns.
         """
-        if self._folds is not None or rank_tags.MARK in text:
+        if self._folds is not None or rank_tags.may_have_tag(text):
             return False
         if not text.replace("\n", "").isprintable():
             return False
@@ -138,7 +138,7 @@ class LineView:
 
 def node_name(names: Sequence[str], rank: int) -> str:
     """Return the name of the node with this number in the run; a node may send a wrong number."""
-    return names[rank] if rank < len(names) else f"rank {rank}"
+    return names[rank] if rank < len(names) else f"node number {rank}"
 
 
 class Folding:

@@ -26,7 +26,7 @@ QUIET_S = 0.5
 class LineFilter:
     """The conditions on a line: of `nodes`, of `ranks`, a time from `since` on, a `pattern`.
 
-    A line without a launcher's tag counts as of the rank that is its node's number in the run.
+    A line without a tag counts as of the rank that is its node's number in the run.
     """
 
     nodes: frozenset[str] | None = None
@@ -44,11 +44,17 @@ class LineFilter:
         return moment >= self.since and (self.nodes is None or node in self.nodes)
 
     def matches(self, line: "Line") -> bool:
-        """Return whether the line is of the ranks, and its text without colours has the pattern."""
+        """Return whether the line is of the ranks, and its text without colours has the pattern.
+
+        The text is with the tag or without it.
+        """
         rank, text = rank_tags.split_tag(line.text)
         if self.ranks is not None and (line.rank if rank is None else rank) not in self.ranks:
             return False
-        return self.pattern is None or bool(self.pattern.search(COLOUR.sub("", text)))
+        texts = (text,) if rank is None else (text, line.text)
+        return self.pattern is None or any(
+            self.pattern.search(COLOUR.sub("", part)) for part in texts
+        )
 
     def check_nodes(self, names: Sequence[str]) -> None:
         """Raise InputError if the run, which has the nodes `names`, does not have all `nodes`."""

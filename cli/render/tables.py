@@ -44,7 +44,7 @@ def transport_lines(findings: "Iterable[KeptFinding]", names: "Sequence[str]") -
     of_text: dict[str, list[str]] = {}
     lines = []
     for finding in findings:
-        name = names[finding.rank] if finding.rank < len(names) else f"rank {finding.rank}"
+        name = names[finding.rank] if finding.rank < len(names) else f"node number {finding.rank}"
         if (
             finding.kind == "network_seen"
             and finding.level == "proof"

@@ -176,7 +176,7 @@ def record_document(run_id: str, nodes: "Sequence[NodeSummary]") -> dict[str, An
 
 def record_lines(run_id: str, nodes: "Sequence[NodeSummary]", out: "Output") -> Iterator[str]:
     """Return the means and peaks of a run that is over."""
-    yield f"Run {run_id} is over. Means and peaks by rank:"
+    yield f"Run {run_id} is over. Means and peaks by node:"
     head, rows = record_table(nodes)
     yield from out.table(*known_columns(head, rows), right=head[1:], drop=DROP_OF_PAST)
 
@@ -214,7 +214,7 @@ def record_table(
         errors = _sum(gpu.ecc_uncorrected for gpu in gpus)
         rows.append(
             (
-                names[node.rank] if node.rank < len(names) else f"rank {node.rank}",
+                names[node.rank] if node.rank < len(names) else f"number {node.rank}",
                 "-" if node.cpu is None else f"{node.cpu:.1f} of {node.cores}",
                 *map(bytes_of, (node.memory_peak_bytes, node.disk_bytes)),
                 *map(bytes_of, (node.network_bytes, node.rdma_bytes)),

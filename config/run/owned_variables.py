@@ -177,6 +177,12 @@ OWNED: Mapping[str, tuple[Owned, ...]] = {
         Owned("ROLE_NAME", "torchrun", "its role: default", _TORCHRUN),
         Owned("ROLE_RANK", "torchrun", "its number in its role", _TORCHRUN),
         Owned("ROLE_WORLD_SIZE", "torchrun", "how many ranks its role has", _TORCHRUN),
+        Owned(
+            "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
+            "gpuctl",
+            "lines of `--tee` begin with `[rankN]:`",
+            _TORCHRUN,
+        ),
         Owned("TORCHELASTIC_*", "torchrun", "restarts so far, the run", _TORCHRUN),
     ),
     "horovod": (

@@ -63,7 +63,7 @@ class Report(Value):
 
     def node(self, rank: int) -> str:
         """Return the name of the node with this rank."""
-        return self.names[rank] if rank < len(self.names) else f"rank {rank}"
+        return self.names[rank] if rank < len(self.names) else f"node number {rank}"
 
     @property
     def network_gbs(self) -> float | None:

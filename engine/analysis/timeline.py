@@ -73,7 +73,7 @@ def timeline(events: Iterable[Event]) -> Timeline:
         if words is None:
             continue
         rank = getattr(event, "rank", None)
-        node = "" if rank is None else names[rank] if rank < len(names) else f"rank {rank}"
+        node = "" if rank is None else names[rank] if rank < len(names) else f"node number {rank}"
         moments.append(Moment(at=max(event.time - begin, 0), node=node, text=words))
         if isinstance(event, NodeStarted):
             started[node] = moments[-1].at

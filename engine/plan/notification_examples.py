@@ -13,7 +13,7 @@ from engine.contract.head_events import (
 from engine.contract.plan import LaunchPlan
 from engine.contract.worker_events import NodeInterrupted
 
-_REASON = "rank 0 ({}): exited with 1"
+_REASON = "{}: exited with 1"
 
 
 def examples(plan: LaunchPlan, at: float) -> Iterator[Notice]:

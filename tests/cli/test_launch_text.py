@@ -116,7 +116,7 @@ def test_targets_of_notifications_and_what_they_get_first(
     assert (ended["event"], failed["event"]) == ("end", "failure")
     assert failed["text"] == (
         "run job-000001 on cluster demo has failed after 1 h 50 min with exit code 1:"
-        " rank 0 (node0): exited with 1"
+        " node0: exited with 1"
     )
 
 

@@ -88,12 +88,24 @@ def test_folded_lines_have_their_nodes_in_front(capsys: pytest.CaptureFixture[st
         ("[1,12][ip-10-0-0-4:311]<stderr>: step 1", "[rank 12] step 1"),
         ("[prterun-ip-10-0-0-4-311@1,5]<stdout>: step 1", "[rank 5] step 1"),
         ("[3]<stderr>:step 1", "[rank 3] step 1"),
-        ("[default5]:step 1", "[node1] [default5]:step 1"),  # torchrun's local rank
+        ("[rank5]:step 1", "[rank 5] step 1"),  # torchrun's --tee
+        ("[rank5]:", "[rank 5] "),
+        ("[rank5]:   File 'x.py'", "[rank 5]   File 'x.py'"),
+        (
+            "[rank5]:[E1127 11:15:38 x.cpp:689] [Rank 5] x",
+            "[rank 5] [E1127 11:15:38 x.cpp:689] [Rank 5] x",
+        ),
+        ("[rank5]:[rank5]: Traceback", "[rank 5] Traceback"),
+        ("[1,5]<stderr>:[rank5]: Traceback", "[rank 5] Traceback"),
+        ("[1,5]<stderr>:[rank6]: of another", "[rank 5] [rank6]: of another"),
+        ("[rank 5] step 1", "[node1] [rank 5] step 1"),
+        ("see [rank5]: step 1", "[node1] see [rank5]: step 1"),
+        ("[default5]:step 1", "[node1] [default5]:step 1"),  # the number on the node
         ("[5] step 1", "[node1] [5] step 1"),
         ("see [1,5]<stdout>:", "[node1] see [1,5]<stdout>:"),
     ],
 )
-def test_a_launchers_tag_is_the_rank_of_a_line(
+def test_a_tag_is_the_rank_of_a_line(
     text: str, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     view = LineView(Out(), PAIR)

@@ -66,6 +66,7 @@ def printed(remembered: Target) -> Callable[..., list[str]]:
         history.mark_lost(plan.run_id, "for the test")
     record = JournalCopy(remembered.runs, plan.run_id)
     for age, rank, text in (
+        (3500, 1, "[rank9]: Traceback\n[rank12]:step"),
         (3000, 0, "start\nloss 3.0"),
         (3000, 9, "start"),
         (900, 9, "\x1b[31merror: lo\x1b[0mst"),
@@ -96,8 +97,18 @@ GAP = "[node0]  … 5.0 MiB of output"
     [
         (
             "--rank 9,15",
-            ["[node9]  start", "[node9]  \x1b[31merror: lo\x1b[0mst\x1b[0m", "[node15] 100%", GAP],
+            [
+                "[rank 9] Traceback",
+                "[node9]  start",
+                "[node9]  \x1b[31merror: lo\x1b[0mst\x1b[0m",
+                "[node15] 100%",
+                GAP,
+            ],
         ),
+        ("--rank 12", ["[rank 12] step", GAP]),
+        ("--rank 1", [GAP]),
+        ("--node node1", ["[rank 9] Traceback", "[rank 12] step"]),
+        (r"--grep ^step|^\[rank9\]:", ["[rank 9] Traceback", "[rank 12] step", GAP]),
         ("--rank 0-8 --tail 3", ["[node0]  loss 2.0", "[node0]  done", GAP]),
         ("--since 2m", ["[node15] 100%", "[node0]  loss 2.0", "[node0]  done", GAP]),
         (

@@ -98,14 +98,14 @@ def test_a_failed_run_ends_with_its_reason_and_what_followed() -> None:
         exit_code=137,
         first_failed_rank=3,
         first_failed_node="node3",
-        reason="rank 3 (node3): killed by SIGKILL (137)",
+        reason="node3: killed by SIGKILL (137)",
         last_lines=("loading",),
         followed=(FollowedFailure(nodes=("node0", "node1", "node2"), text="exited with 1"),),
         started=datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC),
         ended=datetime(2026, 11, 23, 12, 0, 2, tzinfo=UTC),
     )
     assert verdict(result) == [
-        "Run job-000001: failed in 2.0s, exit code 137: rank 3 (node3): killed by SIGKILL (137)",
+        "Run job-000001: failed in 2.0s, exit code 137: node3: killed by SIGKILL (137)",
         "Then node[0-2]: exited with 1",
         "Last lines of node3:",
         "  loading",

@@ -163,12 +163,12 @@ def test_a_run_that_is_over_has_means_and_peaks(heads: list[Answer], remembered:
         for one in (BEFORE, LAST, Sample(time=100, rank=1), Sample(time=160, rank=1)):
             file.write(one.model_dump_json() + "\n")
     assert gpuctl("over").stdout.splitlines() == [
-        "Run over-000001 is over. Means and peaks by rank:",
-        "node    cores used  memory peak   disk  network    EFA  GPU used  GPU memory peak  power"
+        "Run over-000001 is over. Means and peaks by node:",
+        "node      cores used  memory peak   disk  network    EFA  GPU used  GPU memory peak  power"
         "  hottest  ECC errors  GPU hours idle",
-        "rank 0    2.0 of 8        1 KiB  3 KiB    1 KiB  1 KiB      35 %          1.0 GiB  600 W"
+        "number 0    2.0 of 8        1 KiB  3 KiB    1 KiB  1 KiB      35 %          1.0 GiB  600 W"
         "    50 °C           0             0.0",
-        "rank 1           -            -      -        -      -         -                -      -"
+        "number 1           -            -      -        -      -         -                -      -"
         "        -           -               -",
     ]
     assert json.loads(gpuctl("over", "--json").stdout)["nodes"][0]["cpu"] == 2.0

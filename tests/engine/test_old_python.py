@@ -93,7 +93,7 @@ def test_a_run_on_python_3_9(tmp_path: Path) -> None:
     assert verdict == {
         "status": "failed",
         "exit_code": 7,
-        "reason": "rank 1 (node1): exited with 7",
+        "reason": "node1: exited with 7",
         "modules": len(SOURCES),
         "python": [3, 9],
     }

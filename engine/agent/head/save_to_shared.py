@@ -54,7 +54,7 @@ async def save_run(plan: LaunchPlan, folder: Path, launcher: Launcher, most_s: f
         logs: Copy = ("", [f"rank-{rank}.log", f"rank-{rank}-*"], saved)
         copies: list[Copy] = [logs, ("work", outputs, f"{saved}/outputs/rank-{rank}")]
         reason = await _save_at(launcher, rank, copies, most_s)
-        return f"rank {rank} ({node.name}): {reason}\n" if reason else ""
+        return f"{node.name}: {reason}\n" if reason else ""
 
     failures = await asyncio.gather(*map(of_node, plan.nodes))
     with contextlib.suppress(OSError):  # the disk is full

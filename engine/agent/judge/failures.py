@@ -74,7 +74,7 @@ def explain(
     reported = verdict.first_failed_rank
     first = _first_failure(reported, verdict.exit_code, examined)
     code = first.exit_code if first.has_failed else verdict.exit_code
-    reason = f"rank {first.rank} ({names[first.rank]}): {_end_text(first, code, collective)}"
+    reason = f"{names[first.rank]}: {_end_text(first, code, collective)}"
     # What follows stays, such as a notice of AWS.
     reason += verdict.reason.removeprefix(exit_reason(names[reported], verdict.exit_code))
     explained = replace(verdict, exit_code=code, first_failed_rank=first.rank, reason=reason)

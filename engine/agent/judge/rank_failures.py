@@ -75,7 +75,7 @@ class RankFailures:
         if (of_rank := _RANK_LINE.search(line)) is not None:
             _read_exception(seen, int(of_rank[1]), of_rank[2])
         elif (signalled := _SIGNALLED.search(line)) is not None:
-            _name(seen, f"rank {signalled[1]} on {signalled[2]}", 128 + int(signalled[3]), "mpirun")
+            _name(seen, f"rank {signalled[1]} ({signalled[2]})", 128 + int(signalled[3]), "mpirun")
         elif _TOO_FEW_GPUS in line and not seen.exception:
             seen.exception = f"nccl-tests says: {line[line.index(_TOO_FEW_GPUS) :].strip()[:_TEXT]}"
         elif _ROOT_CAUSE in line or _FIRST_EXIT in line:

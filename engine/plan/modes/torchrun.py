@@ -31,6 +31,11 @@ install PyTorch in the image or on the nodes" >&2
 fi
 """
 
+# Without it, --tee tags lines with the number of the rank on its node (`[default0]:`). PyTorch has
+# it from 2.3 on (torch/distributed/run.py); older versions ignore it. With a space after it, a
+# traceback that the job prints looks like PyTorch's own (engine/agent/judge/rank_failures).
+_TEE_TAG = "[rank$rank]:"
+
 
 def launch(job: Job[Torchrun]) -> Launch:
     """Return the launch: every node runs the same torchrun, which starts the node's ranks."""
@@ -72,6 +77,7 @@ def _environment(job: Job[Torchrun], rank: int) -> dict[str, str]:
         "PET_RDZV_ID": job.run_id,
         "PET_MAX_RESTARTS": str(run.max_restarts),
         "PET_LOCAL_ADDR": node.private_ip,
+        "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": _TEE_TAG,
     }
     if _is_fixed(job):
         return {

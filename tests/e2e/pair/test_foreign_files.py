@@ -170,7 +170,7 @@ def test_checkpoints_of_a_job_that_was_killed_come_back(
         rest, _ = process.communicate(timeout=90)
         assert process.returncode == 137, rest
     run_id = gpuctl.json("--lab", "ps")[0]["run_id"]
-    assert "-- run failed: rank 1 (node1): killed by SIGKILL (137)" in rest
+    assert "-- run failed: node1: killed by SIGKILL (137)" in rest
     outputs = tmp_path / "outputs" / run_id
     texts = {
         str(path.relative_to(outputs)): path.read_text()

@@ -106,6 +106,6 @@ def test_words_without_details() -> None:
     )
     assert [(one.node, one.text) for one in found.moments[1:]] == [
         ("node0", "job exited with 0"),
-        ("rank 2", "job stopped"),
+        ("node number 2", "job stopped"),
         ("", "run done"),
     ]

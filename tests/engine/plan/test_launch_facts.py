@@ -112,6 +112,7 @@ def test_torchrun_meets_at_node_0_with_ranks_in_the_order_of_nodes(case: str, si
             "PET_MAX_RESTARTS": "0",
             "PET_LOCAL_ADDR": node.private_ip,
         }
+        assert node.environment["TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"] == "[rank$rank]:"
         assert '( "${gpuctl_torchrun[@]}" --no_python bash ' in node.script
 
 

@@ -70,8 +70,8 @@ def test_it_becomes_this_machines_copy_and_the_run_is_done(saved: Path, runs: Pa
 
 
 def test_what_nodes_did_not_save_is_told(saved: Path, runs: Path) -> None:
-    (saved / "not-saved.txt").write_text("rank 1 (node1): no answer\n")
-    assert take_saved(saved, RUN, runs) == ("rank 1 (node1): no answer",)
+    (saved / "not-saved.txt").write_text("node1: no answer\n")
+    assert take_saved(saved, RUN, runs) == ("node1: no answer",)
 
 
 def test_without_a_journal_nothing_is_taken(saved: Path, runs: Path) -> None:

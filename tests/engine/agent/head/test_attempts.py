@@ -66,8 +66,8 @@ def test_a_failed_job_starts_again_with_its_checkpoints(cluster: LocalCluster) -
     assert cluster.output(1) == "attempt 0\n1\nattempt 1\n2\nattempt 2\n3\n"
     ends = [event for event in cluster.events() if isinstance(event, AttemptEnded)]
     assert [(one.number, one.attempts, one.reason) for one in ends] == [
-        (1, 3, "rank 1 (node1): exited with 7"),
-        (2, 3, "rank 1 (node1): exited with 7"),
+        (1, 3, "node1: exited with 7"),
+        (2, 3, "node1: exited with 7"),
     ]
     begun = [one.number for one in cluster.events() if isinstance(one, AttemptStarted)]
     assert begun == [2, 3]
@@ -85,7 +85,7 @@ def test_after_the_last_attempt_the_run_has_failed(cluster: LocalCluster) -> Non
     verdict = cluster.execute(plan)
     assert (verdict.status, verdict.exit_code) == ("failed", 4)
     assert cluster.output(0) == "attempt 0\nattempt 1\n"
-    assert finished(cluster).reason == "rank 0 (node0): exited with 4 (attempt 2)"
+    assert finished(cluster).reason == "node0: exited with 4 (attempt 2)"
 
 
 def test_the_working_folder_is_kept(cluster: LocalCluster) -> None:

@@ -273,7 +273,7 @@ def test_a_supervisor_killed_while_it_stops_the_nodes(cluster: LocalCluster) -> 
     run = Supervised(cluster, make_plan(commands=(command,)))
     run.kill_when(lambda journal: '"node_exited"' in journal)
     end = run.finish()
-    assert (end.status, end.exit_code, end.reason) == ("failed", 3, "rank 0 (node0): exited with 3")
+    assert (end.status, end.exit_code, end.reason) == ("failed", 3, "node0: exited with 3")
     assert cluster.output(1) == "traps\nsaved\n"
     assert cluster.kinds().count(("node_stopped", 1)) == 1
 

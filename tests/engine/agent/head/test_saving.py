@@ -143,7 +143,7 @@ def test_a_node_that_cannot_save_does_not_keep_the_others_from_it(
     cluster.launcher.saves = save_badly
     end(cluster, saving_plan(tmp_path / "saved"))
     found = files(tmp_path / "saved")
-    assert found["not-saved.txt"] == f"rank 1 (node1): {error}\n"
+    assert found["not-saved.txt"] == f"node1: {error}\n"
     assert found["rank-0.log"] == "hello 0\n"
     assert "journal.jsonl" in found
 
@@ -157,7 +157,7 @@ def test_a_node_that_hangs_does_not_keep_the_nodes(cluster: LocalCluster, tmp_pa
     cluster.times = Times(acknowledge_s=0.1, save_s=0.5)
     end(cluster, saving_plan(tmp_path / "saved", nodes=1))
     assert (cluster.folder / save_to_shared.NOT_SAVED).read_text() == (
-        "rank 0 (node0): not done within 0.5 s\n"
+        "node0: not done within 0.5 s\n"
     )
 
 
@@ -173,7 +173,7 @@ def test_a_storage_that_takes_nothing_does_not_keep_the_nodes(
     (tmp_path / "shared").write_text("not a folder")
     end(cluster, saving_plan(tmp_path / "shared" / "job-000001", nodes=1))
     assert (cluster.folder / save_to_shared.NOT_SAVED).read_text() == (
-        "rank 0 (node0): rank-0.log: Not a directory (and 4 more)\n"
+        "node0: rank-0.log: Not a directory (and 4 more)\n"
     )
 
 

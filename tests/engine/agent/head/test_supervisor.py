@@ -77,7 +77,7 @@ def test_first_failing_rank_is_named_and_ends_the_others(cluster: LocalCluster) 
     verdict = cluster.execute(make_plan(nodes=3, commands=(command,)))
     assert (verdict.status, verdict.exit_code) == ("failed", 7)
     assert finished(cluster).first_failed_rank == 1
-    assert finished(cluster).reason == "rank 1 (node1): exited with 7"
+    assert finished(cluster).reason == "node1: exited with 7"
     stopped = {e.rank for e in cluster.events() if isinstance(e, NodeStopped)}
     assert stopped == {0, 2}
 
@@ -191,7 +191,7 @@ def test_a_worker_that_is_killed_is_no_lost_node(cluster: LocalCluster) -> None:
         verdict = await running
         assert (verdict.status, verdict.exit_code, verdict.cause) == ("failed", 137, "exit-code")
         assert verdict.reason == (
-            "rank 1 (node1): killed by SIGKILL (137): the job killed gpuctl's agent, for example"
+            "node1: killed by SIGKILL (137): the job killed gpuctl's agent, for example"
             " with pkill, killall or kill -1; the node lives"
         )
 

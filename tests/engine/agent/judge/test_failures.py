@@ -28,31 +28,31 @@ def node(rank: int, code: int, is_own_end: bool = True, **facts: str) -> NodeExa
 @pytest.mark.parametrize(
     ("one", "reason"),
     [
-        (node(3, 7), "rank 3 (node3): exited with 7"),
-        (node(3, 255), "rank 3 (node3): exited with 255"),
-        (node(3, 137), "rank 3 (node3): killed by SIGKILL (137)"),
-        (node(3, 137, memory=KILL), f"rank 3 (node3): killed by SIGKILL (137): {KILL}"),
+        (node(3, 7), "node3: exited with 7"),
+        (node(3, 255), "node3: exited with 255"),
+        (node(3, 137), "node3: killed by SIGKILL (137)"),
+        (node(3, 137, memory=KILL), f"node3: killed by SIGKILL (137): {KILL}"),
         (
             node(3, 139),
-            "rank 3 (node3): killed by SIGSEGV (139): it used memory that it does not have",
+            "node3: killed by SIGSEGV (139): it used memory that it does not have",
         ),
         (
             node(3, 139, crash="train (pid 7) got a segfault in libnccl.so; the core is /c"),
-            "rank 3 (node3): killed by SIGSEGV (139): train (pid 7) got a segfault in libnccl.so;"
+            "node3: killed by SIGSEGV (139): train (pid 7) got a segfault in libnccl.so;"
             " the core is /c",
         ),
-        (node(3, 1, crash="dnf (pid 9) got a segfault"), "rank 3 (node3): exited with 1"),
+        (node(3, 1, crash="dnf (pid 9) got a segfault"), "node3: exited with 1"),
         (
             node(3, 1, exception="torch's error file says: ValueError: x", gpu=XID),
-            f"rank 3 (node3): exited with 1: {XID}; torch's error file says: ValueError: x",
+            f"node3: exited with 1: {XID}; torch's error file says: ValueError: x",
         ),
         (
             node(3, 1, disk="the disk of / is full (0 B of 8.0 GiB are free)"),
-            "rank 3 (node3): exited with 1: the disk of / is full (0 B of 8.0 GiB are free)",
+            "node3: exited with 1: the disk of / is full (0 B of 8.0 GiB are free)",
         ),
         (
             node(3, 1, clock="its clock was set back by 3600 s during the run"),
-            "rank 3 (node3): exited with 1: its clock was set back by 3600 s during the run",
+            "node3: exited with 1: its clock was set back by 3600 s during the run",
         ),
     ],
 )
@@ -65,7 +65,7 @@ def test_the_first_failure_is_named_with_its_cause(one: NodeExamined, reason: st
 def test_a_node_with_a_cause_comes_before_the_one_that_reported_first() -> None:
     ends = [node(0, 1), node(2, 1), node(1, 137, memory=KILL), node(3, 134)]
     explained = explain(failed(0, 1), NAMES, ends)
-    reason = f"rank 1 (node1): killed by SIGKILL (137): {KILL}"
+    reason = f"node1: killed by SIGKILL (137): {KILL}"
     assert explained.verdict == Verdict("failed", 137, 1, reason, is_jobs_own=True)
     assert explained.followed == (
         FollowedFailure(("node0", "node2"), "exited with 1"),
@@ -76,7 +76,7 @@ def test_a_node_with_a_cause_comes_before_the_one_that_reported_first() -> None:
 def test_the_first_with_a_cause_stays_first() -> None:
     ends = [node(0, 1, exception="E"), node(1, 137, memory=KILL)]
     explained = explain(failed(0, 1), NAMES, ends)
-    assert explained.verdict.reason == "rank 0 (node0): exited with 1: E"
+    assert explained.verdict.reason == "node0: exited with 1: E"
     assert explained.followed == (FollowedFailure(("node1",), f"killed by SIGKILL (137): {KILL}"),)
 
 
@@ -89,7 +89,7 @@ def test_a_launcher_fails_for_a_process_on_another_node(
 ) -> None:
     stopped = node(1, 143, is_own_end=False, **facts)
     explained = explain(failed(0, code), NAMES, [node(0, code), stopped])
-    reason = f"rank 1 (node1): {text}"
+    reason = f"node1: {text}"
     assert explained.verdict == Verdict("failed", code, 1, reason, is_jobs_own=True)
     (launcher,) = explained.followed
     assert launcher.nodes == ("node0",)
@@ -99,21 +99,21 @@ def test_a_launcher_fails_for_a_process_on_another_node(
 def test_a_crash_elsewhere_explains_no_other_end() -> None:
     stopped = node(1, 143, is_own_end=False, crash="dnf (pid 9) got a segfault")
     explained = explain(failed(0, 1), NAMES, [node(0, 1), stopped])
-    assert explained.verdict.reason == "rank 0 (node0): exited with 1"
+    assert explained.verdict.reason == "node0: exited with 1"
     assert explained.others == (Finding("warning", 1, "node1: dnf (pid 9) got a segfault"),)
 
 
 def test_a_collective_that_timed_out_is_the_reason() -> None:
     text = "NCCL's ALLREDUCE number 8 timed out after 600 s: rank 3 (node1) did not arrive"
     explained = explain(failed(0, 134), NAMES, [node(0, 134), node(2, 134)], text)
-    assert explained.verdict.reason == f"rank 0 (node0): killed by SIGABRT (134): {text}"
+    assert explained.verdict.reason == f"node0: killed by SIGABRT (134): {text}"
     assert explained.followed[0].nodes == ("node2",)
 
 
 def test_a_notice_of_aws_stays_behind() -> None:
     notice = "; AWS takes node2's spot instance back: terminate at 08:22"
     verdict = Verdict("failed", 7, 1, exit_reason("node1", 7) + notice, is_jobs_own=True)
-    assert explain(verdict, NAMES, []).verdict.reason == f"rank 1 (node1): exited with 7{notice}"
+    assert explain(verdict, NAMES, []).verdict.reason == f"node1: exited with 7{notice}"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_other_verdicts_stay_and_facts_are_warnings(verdict: Verdict) -> None:
 def test_facts_that_are_no_reason_are_warnings_also_of_the_first() -> None:
     ends = [node(1, 7, gpu_notice="Xid 63", others_memory="the kernel killed dnf")]
     explained = explain(failed(1, 7), NAMES, ends)
-    assert explained.verdict.reason == "rank 1 (node1): exited with 7"
+    assert explained.verdict.reason == "node1: exited with 7"
     texts = [one.text for one in explained.others]
     assert texts == ["node1: Xid 63", "node1: the kernel killed dnf"]
 

@@ -313,7 +313,7 @@ def test_the_reason_of_a_run_has_the_cause_of_the_node_that_had_it() -> None:
     verdict = Verdict("failed", 1, 0, exit_reason("node0", 1), is_jobs_own=True)
     explained = explain(verdict, names, examined)
     expected = f'exited with 1: NCCL had no room in the memory of a GPU: "{MEMORY}"'
-    assert explained.verdict.reason == f"rank 1 (node1): {expected}"
+    assert explained.verdict.reason == f"node1: {expected}"
     (other,) = explained.followed
     assert other.nodes == ("node0",)
     assert other.text.startswith("exited with 1: the process at n1<4> closed its connection")
@@ -327,7 +327,5 @@ def test_the_reader_of_a_run_reads_the_line_after_last_error_also_in_another_eve
     reader.read(NodeExamined(0, 1, is_own_end=True, facts=()))
     verdict = Verdict("failed", 1, 0, exit_reason("node0", 1), is_jobs_own=True)
     _, verdict = reader.end(verdict)
-    begin = (
-        "rank 0 (node0): exited with 1: two ranks chose different networks, NET/IB and NET/Socket"
-    )
+    begin = "node0: exited with 1: two ranks chose different networks, NET/IB and NET/Socket"
     assert verdict.reason.startswith(begin)

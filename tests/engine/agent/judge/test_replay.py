@@ -28,7 +28,7 @@ from tests.engine.bare_plans import bare_node, bare_plan
 from tests.engine.conftest import make_plan
 
 PLAN = make_plan(nodes=2)
-FAILED = Verdict("failed", 1, 0, "rank 0 (node0) exited with 1", is_jobs_own=True)
+FAILED = Verdict("failed", 1, 0, "node0: exited with 1", is_jobs_own=True)
 TEXTS = st.sampled_from(
     [
         "step 1",

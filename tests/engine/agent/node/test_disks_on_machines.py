@@ -89,7 +89,7 @@ def test_a_job_that_fills_its_nodes_disk_fails_and_says_so(
         assert_nothing_left(inventory)
     said = f"head: error writing 'standard output': {FULL}"
     assert result.reason == (
-        f"rank 1 (node1): exited with 3: the disk of {RUNS}/{plan.run_id} is full (0 B of 4.0 MiB"
+        f"node1: exited with 3: the disk of {RUNS}/{plan.run_id} is full (0 B of 4.0 MiB"
         f' are free); it had no space left: "{said}"'
     )
     assert (result.status, result.exit_code, result.first_failed_node) == ("failed", 3, "node1")

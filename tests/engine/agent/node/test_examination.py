@@ -36,7 +36,7 @@ def test_torchs_error_file_is_the_reason_without_secrets(cluster: LocalCluster) 
     )
     plan = make_plan(commands=(command,), env={"KEY": {"secret": "KEY"}})
     verdict = cluster.execute(plan, {"KEY": "hunter2hunter2"})
-    reason = "rank 1 (node1): exited with 1: torch's error file says: ValueError: no key ***"
+    reason = "node1: exited with 1: torch's error file says: ValueError: no key ***"
     assert (verdict.reason, verdict.first_failed_rank, verdict.exit_code) == (reason, 1, 1)
     assert not (cluster.folder / "node1" / ERROR_FILE).exists()
     (seen,) = [event for event in cluster.events() if isinstance(event, NodeExamined)]
@@ -62,26 +62,26 @@ def test_a_node_with_a_cause_is_first_and_the_others_followed(cluster: LocalClus
         collector.see(event)
     result = collector.result()
     assert result is not None
-    assert result.reason.startswith("rank 1 (node1): exited with 3: torch's error file says: Val")
+    assert result.reason.startswith("node1: exited with 3: torch's error file says: Val")
     assert result.followed == (FollowedFailure(nodes=("node0",), text="exited with 4"),)
 
 
 @pytest.mark.parametrize(
     ("rank", "command", "code", "reason"),
     [
-        (0, "exit 3", 3, "rank 0 (node0): exited with 3"),
-        (1, "exit 5", 5, "rank 1 (node1): exited with 5"),
+        (0, "exit 3", 3, "node0: exited with 3"),
+        (1, "exit 5", 5, "node1: exited with 5"),
         (
             0,
             "kill -SEGV $$",
             139,
-            "rank 0 (node0): killed by SIGSEGV (139): it used memory that it does not have",
+            "node0: killed by SIGSEGV (139): it used memory that it does not have",
         ),
         (
             1,
             f"{sys.executable} -c '{FILL}'",
             1,
-            "rank 1 (node1): exited with 1: it had no space left:"
+            "node1: exited with 1: it had no space left:"
             ' "OSError: [Errno 28] No space left on device"',
         ),
     ],
@@ -100,7 +100,7 @@ def test_the_last_complaint_in_the_output_is_quoted(cluster: LocalCluster) -> No
     plan = make_plan(nodes=1, commands=(f"{sys.executable} -c '{OPEN}' || exit 6",))
     reason = cluster.execute(plan).reason
     assert re.fullmatch(
-        r"rank 0 \(node0\): exited with 6: it had no file descriptor left \(`ulimit -n`\):"
+        r"node0: exited with 6: it had no file descriptor left \(`ulimit -n`\):"
         r' "[^"]*Too many open files[^"]*"',
         reason,
     )
@@ -237,7 +237,7 @@ def test_a_rank_that_the_kernel_kills_for_memory(cluster: LocalCluster, limited:
     )
     verdict = cluster.execute(make_plan(commands=(command,)))
     assert re.fullmatch(
-        r"rank 1 \(node1\): killed by SIGKILL \(137\): the kernel killed python\S* \(pid \d+,"
+        r"node1: killed by SIGKILL \(137\): the kernel killed python\S* \(pid \d+,"
         r" \d\d\.\d MiB\) because its memory limit was reached",
         verdict.reason,
     )

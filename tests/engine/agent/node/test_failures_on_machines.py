@@ -22,7 +22,7 @@ def test_a_unit_with_a_memory_limit(inventory: Inventory, tmp_path: Path) -> Non
     command = f"if [ $DSTACK_NODE_RANK = 1 ]; then {EAT}; else sleep 1000; fi"
     result, events = execute(inventory, job(inventory, command), tmp_path)
     assert re.fullmatch(
-        r"rank 1 \(node1\): killed by SIGKILL \(137\): the kernel killed .* because .*",
+        r"node1: killed by SIGKILL \(137\): the kernel killed .* because .*",
         result.reason,
     ), output(events, 1)
     assert (result.status, result.exit_code) == ("failed", 137)
@@ -38,7 +38,7 @@ def test_a_kill_for_memory_has_the_words_of_the_kernels_log(
     with kernel_log(inventory, 1):
         result, events = execute(inventory, plan, tmp_path)
     assert re.fullmatch(
-        r"rank 1 \(node1\): killed by SIGKILL \(137\): the kernel killed python3 \(pid \d+,"
+        r"node1: killed by SIGKILL \(137\): the kernel killed python3 \(pid \d+,"
         r" \d\d\.\d MiB\) because its memory limit was reached",
         result.reason,
     ), output(events, 1)

@@ -111,7 +111,7 @@ def test_a_run_whose_output_is_not_all_kept_is_not_done(cluster: LocalCluster, s
 def test_a_job_that_failed_says_so_first(cluster: LocalCluster, small: Path) -> None:
     status, code, reason = run(cluster, small, "exit 7")
     assert (status, code) == ("failed", 7)
-    assert reason.startswith(f"rank 0 (node0): exited with 7; node0's disk is full ({FULL}): ")
+    assert reason.startswith(f"node0: exited with 7; node0's disk is full ({FULL}): ")
 
 
 @pytest.mark.lab  # only root may make a device

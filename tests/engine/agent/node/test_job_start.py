@@ -37,7 +37,7 @@ def test_a_job_that_cannot_be_started_has_failed_on_a_node_that_lives(
     cluster: LocalCluster, env: dict[str, str], code: int, reason: str
 ) -> None:
     verdict = cluster.execute(make_plan(nodes=1, env=env))
-    assert verdict.reason == f"rank 0 (node0): exited with {code}: {reason}"
+    assert verdict.reason == f"node0: exited with {code}: {reason}"
     assert (verdict.status, verdict.exit_code, verdict.cause) == ("failed", code, "exit-code")
     assert [e.exit_code for e in cluster.events() if isinstance(e, NodeExited)] == [code]
     assert not [e for e in cluster.events() if isinstance(e, NodeLost)]
@@ -48,22 +48,21 @@ def test_a_program_that_may_not_be_executed_has_status_126(cluster: LocalCluster
     programs.mkdir()
     (programs / "bash").write_text("no program")
     verdict = cluster.execute(make_plan(nodes=1, env={"PATH": str(programs)}))
-    expected = "rank 0 (node0): exited with 126: bash cannot be started: Permission denied"
+    expected = "node0: exited with 126: bash cannot be started: Permission denied"
     assert verdict.reason == expected
 
 
 def test_an_environment_that_is_too_long_has_status_126(cluster: LocalCluster) -> None:
     """Of a secret, only the node knows the length."""
     plan = make_plan(nodes=1, env={"LIST": {"secret": "LIST"}})
-    expected = "rank 0 (node0): exited with 126: bash cannot be started: Argument list too long"
+    expected = "node0: exited with 126: bash cannot be started: Argument list too long"
     assert cluster.execute(plan, {"LIST": "x" * 140_000}).reason == expected
 
 
 def test_the_reason_shows_no_secret(cluster: LocalCluster) -> None:
     plan = make_plan(nodes=1, env={"PATH": {"secret": "TOOLS"}})
     assert cluster.execute(plan, {"TOOLS": "/opt/geheim-0123"}).reason == (
-        "rank 0 (node0): exited with 127: bash cannot be started: no folder of PATH has it"
-        " (PATH is ***)"
+        "node0: exited with 127: bash cannot be started: no folder of PATH has it (PATH is ***)"
     )
 
 

@@ -30,7 +30,7 @@ from tests.storm.supervise import workers_of
 pytestmark = pytest.mark.slow
 
 KILLED_AGENT = (
-    "rank 1 (node1): killed by SIGKILL (137): the job killed gpuctl's agent, for example with"
+    "node1: killed by SIGKILL (137): the job killed gpuctl's agent, for example with"
     " pkill, killall or kill -1; the node lives"
 )
 

@@ -42,13 +42,13 @@ def test_there_is_an_example_of_every_event() -> None:
 def test_the_texts() -> None:
     assert [notice.text for notice in examples(PLAN, AT)] == [
         f"{WHO} has started on 2 nodes",
-        f"{WHO}: attempt 1 of 3 failed: rank 0 (node0): exited with 1; another one follows in 5 s",
+        f"{WHO}: attempt 1 of 3 failed: node0: exited with 1; another one follows in 5 s",
         f"{WHO} waits for node0, for 1 h at most: `gpuctl attach job-000001` makes lost nodes"
         " again",
         f"{WHO}: AWS takes node0's spot instance back: terminate at 2026-11-23T08:22:00Z",
         f"{WHO}: the cluster's lifetime ends at 2026-11-23T10:00:00Z, in 15 min; its nodes power"
         " off then, and the rest costs until `gpuctl down demo`",
-        f"{WHO} has failed after 1 h 50 min with exit code 1: rank 0 (node0): exited with 1",
+        f"{WHO} has failed after 1 h 50 min with exit code 1: node0: exited with 1",
         f"{WHO} is done after 1 h 50 min",
     ]
 

@@ -96,7 +96,7 @@ def test_start_and_failure_reach_slacks_webhook(cluster: LocalCluster, hook: Hoo
     first, last = (body["text"] for body in hook.bodies())
     assert first == f"{who} has started on 1 node"
     assert re.fullmatch(
-        rf"{who} has failed after \d s with exit code 3: rank 0 \(node0\): exited with 3", last
+        rf"{who} has failed after \d s with exit code 3: node0: exited with 3", last
     )
     assert notified(cluster) == [("start", 1, ""), ("failure", 1, "")]
     assert isinstance(cluster.events()[-1], NotificationsEnded)
