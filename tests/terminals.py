@@ -11,6 +11,8 @@ import pytest
 from cli.main import app
 
 END_OF_INPUT = "\x04"
+_END = "\x00"
+"""What ends a text on a screen: the kernel passes on what was written in parts, and later."""
 
 
 @contextmanager
@@ -18,7 +20,6 @@ def terminal_as_stdout() -> Iterator[Callable[[], str]]:
     """Make stdout a terminal; yield a function that reads the text on it since its last call."""
     person, program = os.openpty()
     tty.setraw(program)  # it changes no line ends
-    os.set_blocking(person, False)
     with (
         os.fdopen(person, "rb", buffering=0) as screen,
         os.fdopen(program, "w", encoding="utf-8") as stdout,
@@ -26,8 +27,12 @@ def terminal_as_stdout() -> Iterator[Callable[[], str]]:
     ):
 
         def text() -> str:
+            stdout.write(_END)
             stdout.flush()
-            return (screen.read(65536) or b"").decode()
+            seen = b""
+            while not seen.endswith(_END.encode()):
+                seen += screen.read(65536)
+            return seen.decode().removesuffix(_END)
 
         yield text
 
