@@ -11,7 +11,7 @@ from config.files import read_regular
 from config.folders import user_path
 from config.run.code_rules import outside_paths, run_sources, size_mistake
 from config.run.run_file import Run
-from engine.contract.plan import LaunchPlan
+from engine.contract.plan import BudgetPlan, LaunchPlan
 from engine.plan import launch_plan as planning
 from engine.plan.named_scripts import with_scripts
 from engine.plan.repository import checkout
@@ -28,6 +28,8 @@ from operations.planned_nodes import (
     of_cluster_file,
     that_fit,
 )
+from provision.billing.budget import WARN_SHARE
+from provision.billing.cost import hourly_usd
 from provision.state.store import ClusterStore
 
 __all__ = ["Credential", "OnStop", "PreparedRun", "Tree", "prepare", "read_code", "saved_inventory"]
@@ -99,17 +101,19 @@ def prepare(
     run = run.model_copy(update=changes)
     outputs = _outputs(run, file, outputs)
     planned = _planned_nodes(chosen, cluster, run, file) if preview and not inventory else None
+    budget = None
     if planned is not None:
         inventory = planned.inventory
     elif inventory is None:
         inventory = _inventory(chosen, cluster, run, file)
+        budget = _budget(chosen, inventory) if run.notify else None
     tree = read_code(run, file)
     load = {} if preview else run_queue.current_load(run, inventory)
     plan = planning.launch_plan(run, inventory, planning.new_run_id(run.name), tree, load)
     sweep = plan.sweep
     if sweep is not None and chosen.lab is not None:  # the bandwidths are those of a lab
         sweep = replace(sweep, is_stand_in=True)
-    plan = replace(plan, sweep=sweep, queue=queue)
+    plan = replace(plan, sweep=sweep, queue=queue, budget=budget)
     return PreparedRun(
         run,
         plan,
@@ -165,6 +169,17 @@ def _outputs(run: Run, file: Path, chosen: Path | None) -> Path:
     if run.outputs:
         check_outputs(parent)
     return parent
+
+
+def _budget(chosen: ChosenTarget, inventory: Inventory) -> BudgetPlan | None:
+    """Return the total budget of the cluster; None if it has none, or if no price is known."""
+    record = ClusterStore(chosen.remembered()).record(inventory.cluster)
+    budget = record.resolved.cluster.budget if record else None
+    hourly = hourly_usd(record.resolved) if record else None
+    if record is None or budget is None or budget.max_total is None or not hourly:
+        return None
+    most = budget.max_total
+    return BudgetPlan(most, WARN_SHARE * most, hourly, record.created.timestamp())
 
 
 def _credentials(plan: LaunchPlan) -> tuple[Credential, ...]:

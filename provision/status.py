@@ -20,6 +20,7 @@ from provision.aws.resources import (
     find_instances,
 )
 from provision.aws.spot_notices import TAKEN_BACK, notices
+from provision.billing.budget import budget_warning
 from provision.billing.cost import daily_usd, leftover_price, price_of, spent_usd
 from provision.capacity.claim import ENDED_WITHIN
 from provision.removal.losses import used_resources
@@ -190,6 +191,8 @@ def status_of(
         problems += (_UNKNOWN,)
     problems += _interruptions(nodes) + (() if busy else _claims(name, existing))
     problems += () if busy else _remains(existing)
+    spent = spent_usd(resources, now, planned)
+    problems += budget_warning(planned.cluster, spent) if planned and existing else ()
     begun = min((resource.since for resource in resources if resource.since), default=None)
     since = record.created if record else begun
     marked = next((r for r in resources if r.cluster_id), None)
@@ -203,7 +206,7 @@ def status_of(
         others=tuple(f"{r.kind} {r.id}" for r in existing if not _belongs_to_node(name, r)),
         since=since.isoformat(timespec="seconds") if since else None,
         hourly_usd=None if None in prices else sum(price for price in prices if price),
-        spent_usd=spent_usd(resources, now, planned),
+        spent_usd=spent,
         ends=_end(record, existing),
         idle_s=lifetime.idle if lifetime else None,
         uses=tuple(used_resources(record)) if record else (),

@@ -14,6 +14,7 @@ from engine.contract.event import Event, NodeEvent
 from engine.contract.head_events import (
     AttemptEnded,
     AttemptStarted,
+    BudgetNearing,
     CaseStarted,
     Evidence,
     FollowedFailure,
@@ -366,5 +367,8 @@ def _machine_text(event: Event) -> str:
         case LeaseEnding():
             left = elapsed(event.at - event.time)
             return f"the cluster's lifetime ends in {left}; its nodes power off then"
+        case BudgetNearing():
+            spent, most = money(event.spent_usd), money(event.max_usd)
+            return f"the cluster has cost about {spent} of budget.max_total ({most})"
         case _:
             return event.kind.replace("_", " ")

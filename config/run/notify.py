@@ -15,13 +15,16 @@ from config.mistakes import Mistake, refusal
 from config.models import Model
 from config.run.env import SECRET_TAG, TEXT_TAG, Env, Secret
 
-NotifyEvent = Literal["start", "retry", "waiting", "interruption", "lease", "failure", "end"]
+NotifyEvent = Literal[
+    "start", "retry", "waiting", "interruption", "lease", "budget", "failure", "end"
+]
 EVENTS: tuple[NotifyEvent, ...] = (
     "start",
     "retry",
     "waiting",
     "interruption",
     "lease",
+    "budget",
     "failure",
     "end",
 )

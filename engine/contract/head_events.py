@@ -443,6 +443,17 @@ class LeaseEnding(Event):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class BudgetNearing(Event):
+    """The cluster has cost `spent_usd` of `max_usd` dollars, and reaches those at the time `at`."""
+
+    kind = "budget_nearing"
+    spent_usd: float
+    max_usd: float
+    at: Time
+    time: Time = 0.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Notified(Event):
     """A notification was sent, or given up after so many tries; then `error` says why.
 

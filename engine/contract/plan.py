@@ -113,6 +113,20 @@ class NotifyPlan:
 
 
 @dataclass(frozen=True)
+class BudgetPlan:
+    """What the cluster may cost in all, in US dollars, and how its cost grows.
+
+    The cost is `hourly_usd` for each hour after the time `since`, in seconds since the epoch. A
+    notification reports the cost once it is `warn_usd`.
+    """
+
+    max_usd: float
+    warn_usd: float
+    hourly_usd: float
+    since: float
+
+
+@dataclass(frozen=True)
 class RetryPlan:
     """When the run starts again after a failure: see config/run/retry.py."""
 
@@ -225,7 +239,8 @@ class LaunchPlan:
     the commands name, in order; `sweep` has the cases of `type: nccl-tests`. `dashboard` is a URL
     on the head, reachable from the nodes; empty if there is no dashboard. `ports` of the first node
     are on the machine of a client that follows the run. gpuctl prints `warnings` to the user who
-    starts the run.
+    starts the run. `budget` is None without `notify`, and
+    if the cluster file has no `budget.max_total`.
     """
 
     run_id: RunId
@@ -245,6 +260,7 @@ class LaunchPlan:
     no_output_timeout_s: Optional[int] = None
     retry: Optional[RetryPlan] = None
     notify: tuple[NotifyPlan, ...] = ()
+    budget: Optional[BudgetPlan] = None
     saved: str = ""
     queue: bool = False
     image: Optional[ImagePlan] = None

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from engine.agent.notify.notices import Notice, Notices, iso
 from engine.contract.head_events import (
     AttemptEnded,
+    BudgetNearing,
     LeaseEnding,
     RunFinished,
     RunStarted,
@@ -40,6 +41,7 @@ def examples(plan: LaunchPlan, at: float) -> Iterator[Notice]:
         WaitingForNodes((name,), seconds=3600, time=at + 900),
         NodeInterrupted(0, "terminate", iso(at + 1320), time=at + 1200),
         LeaseEnding(at + 7200, time=at + 6300),
+        BudgetNearing(80.0, 100.0, at + 8100, time=at + 6480),
         RunFinished("failed", 1, 0, reason, time=at + 6600),
         RunFinished("done", 0, None, "", time=at + 6600),
     ):

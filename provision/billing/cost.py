@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from config.catalogue.instance_types import (
     BASTION_PRICE_USD_H,
@@ -17,7 +17,9 @@ from config.catalogue.instance_types import (
 )
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Resolved
-from provision.aws.resources import Resource
+
+if TYPE_CHECKING:
+    from provision.aws.resources import Resource  # imports boto3, which plans do without
 
 _ENDED = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)")
 
@@ -70,7 +72,7 @@ def _access_prices(
     return tuple(parts)
 
 
-def price_of(resource: Resource, planned: Resolved | None = None) -> float | None:
+def price_of(resource: "Resource", planned: Resolved | None = None) -> float | None:
     """Return a resource's dollars per hour; 0 if AWS does not bill it by the hour, None if unknown.
 
     An instance of the planned type has the price of the plan. A public address is part of the price
@@ -93,7 +95,7 @@ def price_of(resource: Resource, planned: Resolved | None = None) -> float | Non
     return price
 
 
-def leftover_price(resource: Resource) -> float | None:
+def leftover_price(resource: "Resource") -> float | None:
     """Return a resource's dollars per hour if nothing else is left that its price is part of.
 
     These are the prices of `price_of`, and those of volumes, of addresses that nothing uses, and of
@@ -123,13 +125,13 @@ def _lustre_price(attributes: Any) -> float | None:
     return float(attributes.get("StorageCapacity", 0)) * price / HOURS_A_MONTH
 
 
-def daily_usd(resources: Iterable[Resource]) -> float | None:
+def daily_usd(resources: "Iterable[Resource]") -> float | None:
     """Return the dollars per day of what is left of a cluster; None if a price is not known."""
     prices = [leftover_price(resource) for resource in resources]
     return None if None in prices else 24 * sum(price for price in prices if price)
 
 
-def _type_price(resource: Resource, planned: Resolved | None) -> float | None:
+def _type_price(resource: "Resource", planned: Resolved | None) -> float | None:
     name = str(resource.attributes.get("InstanceType", ""))
     if planned is not None and planned.instance_type.name == name:
         return planned.instance_type.price_usd_h
@@ -137,7 +139,7 @@ def _type_price(resource: Resource, planned: Resolved | None) -> float | None:
 
 
 def spent_usd(
-    resources: Iterable[Resource], now: datetime, planned: Resolved | None = None
+    resources: "Iterable[Resource]", now: datetime, planned: Resolved | None = None
 ) -> float | None:
     """Return the dollars for all resources, each from its start to its end or until now.
 
@@ -153,7 +155,7 @@ def spent_usd(
     return total
 
 
-def _end(resource: Resource, now: datetime) -> datetime:
+def _end(resource: "Resource", now: datetime) -> datetime:
     """Return now, or when an instance was asked to end: EC2 puts that time into its reason."""
     if resource.state not in ("terminated", "shutting-down"):
         return now

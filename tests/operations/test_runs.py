@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from config.cluster.cluster_file import Budget
 from config.errors import InputError
 from config.loading.load import load_run
 from config.target import Target
 from engine.contract.event import Event
+from engine.contract.plan import BudgetPlan
 from engine.contract.worker_events import Output
 from operations import known, prepared_run, runs
 from operations.chosen_target import ChosenTarget
+from provision.state.store import ClusterStore
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +51,26 @@ def test_a_prepared_run_names_what_a_person_has_to_agree_to(
     assert run.credentials == (prepared_run.Credential("AWS_SECRET_ACCESS_KEY", "the job"),)
     assert run.outside_paths == (tmp_path / "data",)
     assert known.list_runs(HERE) == (), "nothing was started"
+
+
+def test_a_run_with_notifications_has_the_budget_of_its_cluster(
+    cluster: Target, tmp_path: Path
+) -> None:
+    """Two p4d.24xlarge, a bastion, a NAT gateway and two addresses: $43.99 an hour."""
+    store = ClusterStore(cluster)
+    record = store.known_record("demo")
+    planned = record.resolved.cluster.model_copy(update={"budget": Budget(max_total=400)})
+    resolved = record.resolved.model_copy(update={"cluster": planned})
+    store.write(record.model_copy(update={"resolved": resolved}))
+    notify = "commands: [x]\nnotify: [{command: x}]\n"
+    hourly = 2 * 21.957642 + 0.0208 + 0.045 + 2 * 0.005
+    budget = prepared(tmp_path, notify).plan.budget
+    assert budget is not None
+    assert budget.hourly_usd == pytest.approx(hourly)
+    assert budget == BudgetPlan(400, 320, budget.hourly_usd, record.created.timestamp())
+    assert prepared(tmp_path, "commands: [x]\n").plan.budget is None, "nobody is notified"
+    store.write(record)
+    assert prepared(tmp_path, notify).plan.budget is None, "the file has no budget"
 
 
 def test_a_run_whose_port_is_taken_does_not_start(cluster: Target, tmp_path: Path) -> None:

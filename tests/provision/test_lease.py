@@ -14,8 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.render.status import status_lines
+from config.catalogue.instance_types import NAT_PRICE_USD_H, PUBLIC_IPV4_PRICE_USD_H
+from config.cluster.cluster_file import Budget
 from lab.machines.hardware_faults import SMI
 from nodes.keys import generate_pair
+from provision.aws.resources import Resource
 from provision.setup.cloud_init import bastion_user_data, node_user_data
 from provision.setup.lease.idle_watch import Idleness, Question, gpus_work, has_login, peers
 from provision.setup.lease.units import (
@@ -26,7 +29,7 @@ from provision.setup.lease.units import (
     set_end,
 )
 from provision.state.record import ClusterRecord, Lease, lease_end
-from provision.status import ClusterStatus
+from provision.status import ClusterStatus, status_of
 from tests.nodes.conftest import free_port, start_sshd
 from tests.provision.test_cloud_init import KEY, P4D, cluster
 from tests.provision.test_record import a_record
@@ -333,6 +336,39 @@ def test_only_machines_with_a_limit_have_the_program() -> None:
     assert f"{program} gpus\n" in node_user_data(idle, P4D, KEY)
     assert f"{program} cpus\n" in node_user_data(idle, replace(P4D, gpus=0), KEY)
     assert f"{program} /home/gpuctl/nodes\n" in bastion_user_data(idle, KEY)
+
+
+# The budget, as `status` has it
+
+
+def with_budget(max_total: float | None) -> ClusterRecord:
+    made = recorded(None, {"max": "8h"}).now("ready")
+    budget = None if max_total is None else Budget(max_total=max_total)
+    asked = made.resolved.cluster.model_copy(update={"budget": budget})
+    return made.model_copy(update={"resolved": made.resolved.model_copy(update={"cluster": asked})})
+
+
+@pytest.mark.parametrize(
+    ("share", "line"),
+    [
+        (0.79, None),
+        (0.8, "it has cost about $10.00, 80 % of budget.max_total ($12.50)"),
+        (1.0, "it has cost about $10.00, 100 % of budget.max_total ($10.00)"),
+        (1.25, "it has cost about $10.00, 125 % of budget.max_total ($8.00)"),
+        (None, None),
+    ],
+)
+def test_status_warns_from_80_percent_of_the_budget_on(
+    share: float | None, line: str | None
+) -> None:
+    """The cluster is a NAT gateway that has cost $10."""
+    hours = 10 / (NAT_PRICE_USD_H + PUBLIC_IPV4_PRICE_USD_H)
+    began = datetime.now(UTC) - timedelta(hours=hours)
+    gateway = Resource("NAT gateway", "nat-1", "demo", "", "available", {"CreateTime": began})
+    record = with_budget(None if share is None else 10 / share)
+    status = status_of("demo", "us-east-1", record, [gateway], False, {})
+    expected = () if line is None else (f"{line}; `gpuctl down demo` ends the cost",)
+    assert tuple(text for text in status.problems if "budget" in text) == expected
 
 
 # When the cluster ends, as `status` has it

@@ -15,6 +15,7 @@ from engine.contract.event import Event
 from engine.contract.head_events import (
     AttemptEnded,
     AttemptStarted,
+    BudgetNearing,
     LeaseEnding,
     RunFinished,
     RunQueued,
@@ -59,6 +60,7 @@ class Notices:
             AttemptStarted: self._count_attempt,
             NodeInterrupted: self._interrupt,
             LeaseEnding: self._end_lease,
+            BudgetNearing: self._near_budget,
             RunFinished: self._end,
         }
 
@@ -121,6 +123,16 @@ class Notices:
         text = f": the cluster's lifetime ends at {at}, in {left}; its nodes power off then"
         text += f", and the rest costs until `gpuctl down {self._plan.cluster}`"
         return "lease", text, {"ends_at": at}
+
+    def _near_budget(self, event: BudgetNearing) -> Any:
+        # A sum may be a hair less than it should: 79.999999 is 80 %.
+        percent = int(100 * event.spent_usd / event.max_usd + 1e-6)
+        spent, most = f"${event.spent_usd:,.2f}", f"${event.max_usd:,.2f}"
+        text = f": the cluster has cost about {spent}, {percent} % of budget.max_total ({most})"
+        text += f"; it reaches that at {iso(event.at)}" if percent < 100 else ""
+        text += f"; `gpuctl down {self._plan.cluster}` ends the cost"
+        fields = {"spent_usd": round(event.spent_usd, 2), "max_usd": event.max_usd}
+        return "budget", text, {**fields, "reached_at": iso(event.at)}
 
     def _end(self, event: RunFinished) -> Any:
         took = None if self._began is None else round(event.time - self._began)

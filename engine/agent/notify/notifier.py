@@ -23,10 +23,12 @@ from typing import IO, Any
 from engine.agent.journal.journal import Journal, Message
 from engine.agent.journal.redaction import Redaction
 from engine.agent.node.process_group import ProcessGroup
+from engine.agent.notify.budget import watch_budget
 from engine.agent.notify.lifetime import TIMER, watch_lifetime
 from engine.agent.notify.notices import Notice, Notices, json_body, slack_body, variables, wants
 from engine.contract.event import Event
 from engine.contract.head_events import (
+    BudgetNearing,
     HeadEnding,
     LeaseEnding,
     NotificationsEnded,
@@ -74,7 +76,7 @@ class Notifier:
         timer: Path = TIMER,
         tries: Tries = TRIES,
     ) -> None:
-        self._targets = plan.notify
+        self._targets, self._budget = plan.notify, plan.budget
         self._secrets, self._journal = secrets, journal
         self._hidden = [*secrets.values(), *hidden]
         self._program = str(agent / "__main__.py" if agent.is_dir() else agent)
@@ -83,7 +85,7 @@ class Notifier:
         self._pending: dict[Key, Notice] = {}
         self._turns = [asyncio.Lock() for _ in self._targets]
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lifetime: asyncio.Task[None] | None = None
+        self._watches: list[asyncio.Task[None]] = []
         self._reported_end: float | None = None
         self._ending: asyncio.Task[None] | None = None
         self._end_s = tries.end_s
@@ -103,11 +105,20 @@ class Notifier:
         self._runs = True
         for key in list(self._pending):
             self._send(key)
-        if any("lease" in target.on for target in self._targets) and not self._is_over:
-            watching = watch_lifetime(self._report_end, self._reported_end, self._timer)
-            self._lifetime = asyncio.get_running_loop().create_task(watching)
         if self._is_over:
             self._start_ending()
+        else:
+            self._watch()
+
+    def _watch(self) -> None:
+        """Watch the cluster's lifetime and its budget, where a target is notified of them."""
+        events = {event for target in self._targets for event in target.on}
+        loop = asyncio.get_running_loop()
+        if "lease" in events:
+            watching = watch_lifetime(self._report_end, self._reported_end, self._timer)
+            self._watches.append(loop.create_task(watching))
+        if "budget" in events and self._budget is not None:
+            self._watches.append(loop.create_task(watch_budget(self._record, self._budget)))
 
     def see(self, event: Event) -> None:
         """Take the journal's next event into account; an error is printed, and not raised."""
@@ -136,6 +147,8 @@ class Notifier:
             self._has_ended = True
         elif isinstance(event, LeaseEnding):
             self._reported_end = event.at
+        elif isinstance(event, BudgetNearing):
+            self._budget = None  # reported, perhaps by an earlier supervisor
         elif isinstance(event, RunFinished):
             self._is_over = True
         elif isinstance(event, HeadEnding):
@@ -165,8 +178,8 @@ class Notifier:
             self._ending = asyncio.get_running_loop().create_task(self._end())
 
     async def _end(self) -> None:
-        if self._lifetime is not None:
-            self._lifetime.cancel()
+        for watch in self._watches:
+            watch.cancel()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=self._end_s)
             self._gives_up = True

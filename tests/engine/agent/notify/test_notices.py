@@ -17,7 +17,7 @@ from engine.agent.notify.notices import (
     words,
 )
 from engine.contract.event import Event, change
-from engine.contract.head_events import AttemptStarted, RunFinished
+from engine.contract.head_events import AttemptStarted, BudgetNearing, RunFinished
 from engine.contract.worker_events import NodeInterrupted
 from engine.plan.notification_examples import examples
 from tests.engine.bare_events import QUEUED, STARTED, printed
@@ -48,6 +48,8 @@ def test_the_texts() -> None:
         f"{WHO}: AWS takes node0's spot instance back: terminate at 2026-11-23T08:22:00Z",
         f"{WHO}: the cluster's lifetime ends at 2026-11-23T10:00:00Z, in 15 min; its nodes power"
         " off then, and the rest costs until `gpuctl down demo`",
+        f"{WHO}: the cluster has cost about $80.00, 80 % of budget.max_total ($100.00); it reaches"
+        " that at 2026-11-23T10:15:00Z; `gpuctl down demo` ends the cost",
         f"{WHO} has failed after 1 h 50 min with exit code 1: node0: exited with 1",
         f"{WHO} is done after 1 h 50 min",
     ]
@@ -110,6 +112,24 @@ def test_a_long_reason_is_cut() -> None:
     assert notice.fields["reason"] == 1999 * "x" + "…"
     assert notice.text.endswith("exit code 1: " + 1999 * "x" + "…")
     assert notice.fields["failed_node"] == "node1"
+
+
+@pytest.mark.parametrize(
+    ("spent", "shown"),
+    [
+        (
+            79.99999999,
+            "80 % of budget.max_total ($100.00); it reaches that at 2026-11-23T08:01:00Z",
+        ),
+        (99.9, "99 % of budget.max_total ($100.00); it reaches that at 2026-11-23T08:01:00Z"),
+        (100.0, "100 % of budget.max_total ($100.00)"),
+        (250.0, "250 % of budget.max_total ($100.00)"),
+    ],
+)
+def test_a_budget_has_its_share_in_whole_percent(spent: float, shown: str) -> None:
+    (notice,) = read(BudgetNearing(spent, 100.0, AT + 60))
+    cost = f"the cluster has cost about ${spent:,.2f}"
+    assert notice.text == f"{WHO}: {cost}, {shown}; `gpuctl down demo` ends the cost"
 
 
 def test_variables_of_a_command() -> None:

@@ -17,8 +17,14 @@ from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.notify import lifetime
 from engine.agent.notify.notification import SOCKET_S
 from engine.agent.notify.notifier import Notifier, Tries
-from engine.contract.head_events import LeaseEnding, NotificationsEnded, Notified, RunFinished
-from engine.contract.plan import LaunchPlan
+from engine.contract.head_events import (
+    BudgetNearing,
+    LeaseEnding,
+    NotificationsEnded,
+    Notified,
+    RunFinished,
+)
+from engine.contract.plan import BudgetPlan, LaunchPlan
 from engine.contract.worker_events import NodeInterrupted
 from engine.plan.notify_plan import secret_names
 from engine.record.result import ResultCollector
@@ -217,6 +223,70 @@ def test_the_end_of_the_lifetime(cluster: LocalCluster, hook: Hook, tmp_path: Pa
     assert "its nodes power off then, and the rest costs until `gpuctl down demo`" in body["text"]
     (line,) = [event for event in cluster.events() if isinstance(event, LeaseEnding)]
     assert line.at == lifetime.lifetime_end(timer)
+
+
+def budgeted(spent_usd: float, **target: Any) -> LaunchPlan:
+    """Return the plan of a run whose cluster costs $1 an hour, has a budget of $100, and so much of
+    it spent."""
+    since = time.time() - 3600 * spent_usd
+    target = {"webhook": {"secret": "HOOK"}, "on": ("budget",), **target}
+    return replace(plan_for(target), budget=BudgetPlan(100.0, 80.0, 1.0, since))
+
+
+@pytest.mark.parametrize(("spent", "percent"), [(79.0, []), (80.0, ["80 %"]), (100.0, ["100 %"])])
+def test_a_budget_is_reported_from_80_percent_on(
+    cluster: LocalCluster, hook: Hook, spent: float, percent: list[str]
+) -> None:
+    asyncio.run(execute(cluster, budgeted(spent), HOOK=hook.url))
+    texts = [body["text"] for body in hook.bodies()]
+    assert [re.findall(r"\d+ %", text) for text in texts] == ([percent] if percent else [])
+    kinds = [event.kind for event in cluster.events()]
+    assert kinds.count("budget_nearing") == len(percent)
+
+
+def test_a_budget_is_reported_while_the_run_goes_on(cluster: LocalCluster, hook: Hook) -> None:
+    """The cluster passes 80 % half a second after the run has begun."""
+    plan = budgeted(80.0 - 0.5 / 3600)
+    notifications = notifier_of(cluster, plan, NO_TIMER, HOOK=hook.url)
+
+    async def wait() -> None:
+        notifications.begin()
+        while not hook.requests:  # noqa: ASYNC110  another thread appends to it
+            await asyncio.sleep(0.01)
+        notifications.see(RunFinished("done", 0, None, ""))
+        await notifications.end()
+
+    asyncio.run(asyncio.wait_for(wait(), 30))
+    (body,) = hook.bodies()
+    assert (body["event"], body["spent_usd"], body["max_usd"]) == ("budget", 80.0, 100.0)
+
+
+def test_a_budget_is_reported_once_although_the_supervisor_starts_again(
+    cluster: LocalCluster, hook: Hook
+) -> None:
+    plan = budgeted(90.0)
+
+    async def supervise(*, is_over: bool) -> None:
+        notifications = notifier_of(cluster, plan, NO_TIMER, HOOK=hook.url)
+        for _ in notifications.replay(journal_events(cluster.folder / JOURNAL)):
+            pass  # the supervisor reads them
+        notifications.begin()
+        await asyncio.sleep(0.3)
+        if is_over:
+            notifications.see(cluster.journal.append(RunFinished("done", 0, None, "")))
+        await notifications.end()
+
+    cluster.journal.append(STARTED)
+    for is_over in (False, False, True):
+        asyncio.run(supervise(is_over=is_over))
+    (event,) = (event for event in cluster.events() if isinstance(event, BudgetNearing))
+    assert event.spent_usd == pytest.approx(90.0, abs=0.01)
+    assert {body["id"] for body in hook.bodies()} == {"job-000001/2"}
+
+
+def test_a_target_without_the_event_budget_has_none(cluster: LocalCluster, hook: Hook) -> None:
+    asyncio.run(execute(cluster, budgeted(90.0, on=("end",)), HOOK=hook.url))
+    assert [body["event"] for body in hook.bodies()] == ["end"]
 
 
 def test_the_lifetime_is_watched(tmp_path: Path) -> None:
