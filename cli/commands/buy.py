@@ -46,8 +46,8 @@ def buy(
     with out.progress() as view:
         block = operation.find_block(chosen, instance_type, size, zone=zone, watcher=view)
     out.confirm(
-        f"Pay {money(block.upfront_usd)} now for {block.count} x {instance_type} in {block.zone},"
-        f" from {block.starts} until {block.ends}? AWS never takes a block back.",
+        f"AWS never takes a block back. Pay {money(block.upfront_usd)} now for {block.count} x"
+        f" {instance_type} in {block.zone}, from {block.starts} until {block.ends}?",
         pay is not None,
         f"--pay {block.upfront_usd:.2f}",
     )

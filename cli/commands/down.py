@@ -39,7 +39,8 @@ def down(
 ) -> None:
     """Remove everything of a cluster, also what was left half-made.
 
-    It first prints the machines, the data that is lost, and what stays.
+    It first prints the machines, the data that is lost, and what stays; with --json they are the
+    result's `plan`.
     If the cluster belongs to somebody else, gpuctl asks for its name, also with --yes.
 
     $ gpuctl down demo
@@ -49,10 +50,12 @@ def down(
     with out.progress() as view:
         removal = release.plan_removal(chosen, cluster, cluster_id=cluster_id, watcher=view)
         losses = None
-        if not out.as_json and (yes or sys.stdin.isatty()):
+        if yes or sys.stdin.isatty():
             losses = release.losses(chosen, removal, watcher=view)
-    for line in render.loss_lines(losses) if losses else ():
-        out.note(line)
+    plan = render.RemovalPlan(tuple(run.run_id for run in removal.runs), losses)
+    if not out.as_json:
+        for line in render.loss_lines(losses) if losses else ():
+            out.note(line)
     if removal.occupancy and yes:
         out.warn(f"{removal.occupancy}; it ends with the cluster")
     ends = f"{removal.occupancy}; it ends with the cluster. " if removal.occupancy else ""
@@ -65,9 +68,9 @@ def down(
         teardown = release.down(chosen, removal, watcher=view)
     if verify:
         render.note_teardown(teardown, out)
-        render.show_verified(teardown, release.verify(chosen, teardown), out)
+        render.show_verified(teardown, release.verify(chosen, teardown), plan, out)
     else:
-        render.show_teardown(teardown, out)
+        render.show_teardown(teardown, out, plan)
 
 
 def _ask_for_name(ownership: "Ownership", out: "Output") -> None:

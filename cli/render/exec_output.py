@@ -20,9 +20,11 @@ def show(answers: Mapping[str, Completed | GpuctlError], out: Output) -> int:
     """Print the answers by their nodes' names, in rank order; return the largest exit code."""
     names: dict[tuple[str, int], list[str]] = {}
     for name, answer in answers.items():
-        names.setdefault(_text(answer), []).append(name)
+        names.setdefault(_text(answer, out), []).append(name)
     document = {
-        name: vars(answer) if isinstance(answer, Completed) else {"error": str(answer)}
+        name: vars(answer)
+        if isinstance(answer, Completed)
+        else {"error": out.with_options(str(answer))}
         for name, answer in answers.items()
     }
     lines = list[str]()
@@ -34,8 +36,8 @@ def show(answers: Mapping[str, Completed | GpuctlError], out: Output) -> int:
     return max(code for _, code in names)
 
 
-def _text(answer: Completed | GpuctlError) -> tuple[str, int]:
+def _text(answer: Completed | GpuctlError, out: Output) -> tuple[str, int]:
     """Return the text to print for a node's answer, and its exit code."""
     if isinstance(answer, Completed):
         return (answer.stdout + answer.stderr).rstrip("\n"), answer.exit_status
-    return str(answer), UNREACHABLE
+    return out.with_options(str(answer)), UNREACHABLE

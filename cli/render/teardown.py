@@ -1,6 +1,6 @@
 """The removal of a cluster as text and JSON."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from config.quantities import elapsed, money
@@ -8,6 +8,17 @@ from config.quantities import elapsed, money
 if TYPE_CHECKING:
     from cli.output import Output
     from operations.release import Losses, Teardown, Verification
+
+
+@dataclass(frozen=True)
+class RemovalPlan:
+    """What a removal ends: the runs, by their ids, and the cluster with its data.
+
+    `losses` is None if AWS has nothing of the cluster.
+    """
+
+    runs: tuple[str, ...]
+    losses: "Losses | None"
 
 
 def loss_lines(losses: "Losses") -> list[str]:
@@ -25,15 +36,22 @@ def loss_lines(losses: "Losses") -> list[str]:
     ]
 
 
-def show_teardown(teardown: "Teardown", out: "Output") -> None:
-    """Print the number of removed resources and the cluster's cost on stdout."""
-    out.show(asdict(teardown), [teardown_text(teardown)])
+def show_teardown(teardown: "Teardown", out: "Output", plan: RemovalPlan | None = None) -> None:
+    """Print the number of removed resources and the cluster's cost; as JSON with a plan, if any."""
+    document = asdict(teardown) | ({"plan": asdict(plan)} if plan else {})
+    out.show(document, [teardown_text(teardown)])
     _warn(teardown, out)
 
 
-def show_verified(teardown: "Teardown", verification: "Verification", out: "Output") -> None:
-    """Print what AWS lists of the removed cluster; as JSON with the removal, which text has."""
-    document = {**asdict(teardown), "verified": asdict(verification)}
+def show_verified(
+    teardown: "Teardown", verification: "Verification", plan: RemovalPlan, out: "Output"
+) -> None:
+    """Print what AWS lists of the removed cluster; as JSON with removal and plan, as text has."""
+    document = {
+        **asdict(teardown),
+        "plan": asdict(plan),
+        "verified": asdict(verification),
+    }
     out.show(document, [_verification_text(verification)])
 
 

@@ -64,8 +64,8 @@ def test_a_script_that_names_the_sum_buys_the_block(region: Target) -> None:
 def test_without_a_terminal_nothing_is_bought_unless_the_sum_is_named(region: Target) -> None:
     refused = gpuctl("buy", "p5.48xlarge", *SIZE, "--zone", "us-east-1b")
     assert re.fullmatch(
-        r"there is no terminal to ask on: Pay \$5,283\.84 now for 2 x p5\.48xlarge in us-east-1b,"
-        r" from \S+ until \S+\? AWS never takes a block back\.; add --pay 5283\.84 if that is what"
+        r"there is no terminal to ask on: AWS never takes a block back\. Pay \$5,283\.84 now for"
+        r" 2 x p5\.48xlarge in us-east-1b, from \S+ until \S+\?; add --pay 5283\.84 if that is what"
         r" you want",
         str(refused.exception),
     )

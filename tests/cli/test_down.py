@@ -113,6 +113,14 @@ def test_the_cost_is_in_the_json_and_kept(old_cluster: str, remembered: Target) 
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert told["name"] == "demo"
+    plan = told["plan"]
+    assert plan["runs"] == []
+    assert plan["losses"]["data"] == [
+        "1 volume, 100 GiB",
+        "local disks of 1 x p4d.24xlarge, 8000 GB each",
+    ]
+    assert plan["losses"]["machines"] == {"p4d.24xlarge": 1}
+    assert plan["losses"]["spent_usd"] == pytest.approx(told["cost_usd"], rel=0.01)
     assert told["cost_usd"] == pytest.approx(HOURS * (21.957642 + 0.045 + 0.005), rel=0.05)
     (kept,), _ = cluster_costs(remembered)
     assert (kept.name, kept.cost_usd) == ("demo", told["cost_usd"])
@@ -183,7 +191,9 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_the_end_is_proved_by_asking(old_cluster: str, rounds: list[float]) -> None:
     done = CliRunner().invoke(app, ["down", old_cluster, "--yes", "--verify", "--json"])
     assert done.exit_code == 0, done.output
-    proof = json.loads(done.stdout)["verified"]
+    document = json.loads(done.stdout)
+    assert document["plan"]["losses"]["name"] == "demo"
+    proof = document["verified"]
     assert (proof["region"], proof["tags"]) == ("us-east-1", {"gpuctl:cluster": "demo"})
     assert proof["kinds"] == list(KINDS)
     assert list(proof["instances"].values()) == ["terminated"]

@@ -11,6 +11,9 @@ from typer.testing import CliRunner
 from cli.main import app
 from cli.options import Options, chosen_target, output
 from cli.parser import Command, CommandForNode, CommandForNodes, CommandGroup, own_words
+from cli.render import exec_output
+from config.errors import StateError
+from nodes.answers import Completed
 from tests.cli.test_command import gpuctl
 
 
@@ -226,6 +229,17 @@ def test_commands_in_messages_have_the_targets_options(
         " gpuctl needs `gpuctl --lab doctor`\n"
     )
     assert shown.out == "`gpuctl lab start` starts a lab\n"
+
+
+def test_an_error_of_a_node_has_the_targets_options(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Options(lab=True, lab_name="b").output
+    gone = StateError("node1 is gone", "`gpuctl heal demo` makes it again")
+    code = exec_output.show({"node0": Completed(0, "`gpuctl ps`\n", ""), "node1": gone}, out)
+    assert code == exec_output.UNREACHABLE
+    assert capsys.readouterr().out == (
+        "--- node0\n`gpuctl ps`\n"
+        "--- node1: exit code 255\nnode1 is gone; `gpuctl --lab-name b heal demo` makes it again\n"
+    )
 
 
 def test_a_hint_of_an_error_has_the_region_that_was_given(tmp_path: Path) -> None:
