@@ -197,7 +197,7 @@ def test_the_jobs_exit_code_is_the_commands(
 ) -> None:
     done = gpuctl_run("type: task\nname: job\nnodes: 2\ncommands: [exit 7]\n")
     assert done.exit_code == 7
-    assert ", exit code 7: rank " in done.stdout
+    assert re.search(r", exit code 7: node[01]: exited with 7\n", done.stdout), done.stdout
 
 
 def test_the_dashboard_is_said_before_the_job_begins(

@@ -50,6 +50,7 @@ NOT_RUN = {
         "tests/e2e/test_bisect.py"
     ),
     r"gpuctl run job.yaml.*": "tests/e2e/pair/test_foreign_files.py runs manifests",
+    r"gpuctl (validate|run) task.yaml.*": "tests/e2e/pair/test_foreign_files.py runs tasks",
     r"gpuctl run train.dstack.yml --strict": "the same run as with --dry-run",
     r"gpuctl (up FILE|up cluster.yaml --(replace|for)).*": "another cluster, or machines once more",
     r"gpuctl down demo \[--id.*": "the down of the page about what is left over",
