@@ -34,6 +34,7 @@ def test_the_types_of_what_is_returned_can_be_imported() -> None:
     assert missing == set()
 
 
+@pytest.mark.thorough
 def test_examples_have_the_types_of_the_api(tmp_path: Path) -> None:
     """Each example is a program that mypy reads as it would read a user's."""
     end = page().path.read_text().partition(page().marker)[0].count("\n")

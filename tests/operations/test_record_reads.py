@@ -19,7 +19,7 @@ from tests.infra.region import Region
 from tests.labs import KEY
 from tests.provision.unbooted import nothing_boots
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.thorough]
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,17 @@ def _of_type(name: str) -> Case:
     return Case(text, _GOLDEN / "types" / f"{name}.txt")
 
 
-QUICK = ("p4d.24xlarge", "p5.48xlarge", "p5en.48xlarge", "p6-b300.48xlarge", "g5.12xlarge")
-"""The types that `make test` plans too: each lays its interfaces out in another way."""
+QUICK = (
+    "p4d.24xlarge",
+    "p5.48xlarge",
+    "g5.12xlarge",
+    "access-bastion",
+    "capacity-block",
+    "capacity-spot",
+    "network-vpc",
+    "storage-fsx-lustre",
+)
+"""What `make test` plans too: three layouts of interfaces, and modes with the most resources."""
 
 TYPES = tuple(_of_type(name) for name, entry in catalogue().items() if entry.gpu.count)
 MODES = tuple(

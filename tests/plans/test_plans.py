@@ -24,7 +24,7 @@ def test_no_type_is_forgotten() -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("case", [*map(_of_tier, TYPES), *MODES], ids=str)
+@pytest.mark.parametrize("case", list(map(_of_tier, (*TYPES, *MODES))), ids=str)
 def test_what_is_planned_is_as_reviewed_and_accepted(
     case: Case, life_of: Callable[[Case], Life]
 ) -> None:
@@ -36,7 +36,9 @@ def test_what_is_planned_is_as_reviewed_and_accepted(
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("case", [c for c in TYPES if c.name in requests.TYPES], ids=str)
+@pytest.mark.parametrize(
+    "case", [_of_tier(case) for case in TYPES if case.name in requests.TYPES], ids=str
+)
 def test_the_requests_of_a_launch_are_as_reviewed(
     case: Case, life_of: Callable[[Case], Life], west: Target
 ) -> None:
