@@ -17,7 +17,6 @@ from engine.record.metrics_record import recorded_samples
 from engine.record.outputs_folder import outputs_folder
 from operations.chosen_target import ChosenTarget
 from operations.run_events import Output, WholeLines
-from provision.state.record import lease_end
 from provision.state.store import ClusterStore
 
 __all__ = ["Report", "run_report"]
@@ -61,12 +60,17 @@ def _last_lines(runs: Path, record: RunRecord) -> tuple[str, ...]:
 
 
 def _lease_end(chosen: ChosenTarget, record: RunRecord) -> datetime | None:
-    """Return when the run's cluster ends by itself, by this machine's record of it."""
+    """Return when the run's cluster ends by itself, by this machine's record of it.
+
+    A cluster of this name that was created after the run has nothing to do with it.
+    """
     try:
         cluster = ClusterStore(chosen.remembered()).last_known(record.cluster)
     except GpuctlError:  # a damaged record, or a bucket that does not answer: the page goes without
         return None
-    return None if cluster is None else lease_end(cluster, [cluster.created])
+    if cluster is None or cluster.lease is None or cluster.created > record.started:
+        return None
+    return cluster.lease.end
 
 
 def _files(runs: Path, run_id: str) -> Iterator[Path]:

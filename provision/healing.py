@@ -64,5 +64,5 @@ def replace_nodes(
         fleet_plan = plan(cluster, target, report)
         check_others_stay(fleet_plan.plan, name)
     inventory = up(fleet_plan, target, report, key, boot)
-    join(inventory, set(fleet_plan.plan.new_machines) - {BASTION}, record, target)
+    join(inventory, set(fleet_plan.plan.new_machines) - {BASTION}, target)
     return inventory

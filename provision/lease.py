@@ -78,21 +78,26 @@ def note_launches(record: ClusterRecord, target: Target) -> None:
     write_ends({machine.id: machine.since + own for machine in new if machine.since}, target)
 
 
-def note_ends(inventory: Inventory, record: ClusterRecord, target: Target) -> None:
-    """Write the ends that the machines report into their tags; who does not answer keeps its own.
+def note_ends(inventory: Inventory, record: ClusterRecord, target: Target) -> ClusterRecord:
+    """Write the ends that the machines report into their tags; return the record with the first.
 
-    They are rounded up to a minute, so that machines of one launch have one end.
+    They are rounded up to a minute, so that machines of one launch have one end. A machine that
+    does not answer keeps its tag; if none does, the record keeps its lease.
     """
-    if record.resolved.cluster.lifetime is not None:
-        answers, ids = asyncio.run(_ask(inventory)), _ids(inventory)
-        left = {ids[name]: _number(answer) for name, answer in answers.items()}
-        now = datetime.now(UTC).timestamp()
-        ends = {
-            machine: -(-(now + seconds) // 60) * 60 for machine, seconds in left.items() if seconds
-        }
-        write_ends(
-            {machine: datetime.fromtimestamp(end, UTC) for machine, end in ends.items()}, target
-        )
+    if record.resolved.cluster.lifetime is None and record.lease is None:
+        return record
+    answers, ids = asyncio.run(_ask(inventory)), _ids(inventory)
+    left = {ids[name]: _number(answer) for name, answer in answers.items()}
+    now = datetime.now(UTC)
+    ends = {
+        machine: datetime.fromtimestamp(-(-(now.timestamp() + seconds) // 60) * 60, UTC)
+        for machine, seconds in left.items()
+        if seconds
+    }
+    write_ends(ends, target)
+    if not ends:
+        return record
+    return record.model_copy(update={"lease": Lease(end=min(ends.values()), moved=now)})
 
 
 async def _ask(inventory: Inventory) -> Answers:
@@ -104,20 +109,29 @@ async def _ask(inventory: Inventory) -> Answers:
         return {}
 
 
-def join(inventory: Inventory, new: Collection[str], record: ClusterRecord, target: Target) -> None:
+def join(inventory: Inventory, new: Collection[str], target: Target) -> None:
     """Let the machines `new` end when the others of the cluster do, if it has a lease.
 
     Their own timers count from their launch, and `gpuctl extend` may have moved those of the
     others. Raises NodeError if a machine does not answer or keeps its end.
     """
-    if record.resolved.cluster.lifetime is not None and set(new) < set(machine_names(inventory)):
+    store = ClusterStore(target)
+    with store.lock(inventory.cluster, "gpuctl heal"):
+        record = store.known_record(inventory.cluster)
+        if record.resolved.cluster.lifetime is None:
+            return
+        if not set(new) < set(machine_names(inventory)):
+            return
         left = asyncio.run(_join(inventory, new))
-        end = datetime.now(UTC) + timedelta(seconds=left)
+        now = datetime.now(UTC)
+        end = now + timedelta(seconds=max(left))
         write_ends(dict.fromkeys((_ids(inventory)[name] for name in new), end), target)
+        lease = Lease(end=now + timedelta(seconds=min(left)), moved=now)
+        store.write(record.model_copy(update={"lease": lease}))
 
 
-async def _join(inventory: Inventory, new: Collection[str]) -> int:
-    """Let the machines `new` end with the last one of the others; return the seconds until then."""
+async def _join(inventory: Inventory, new: Collection[str]) -> list[int]:
+    """Let the machines `new` end with the last of the others; return the seconds of the others."""
     async with connect(inventory) as connections:
         answers = await on_all(connections, inventory, SECONDS_LEFT, SECONDS_LEFT)
         left = _seconds_left({name: answer for name, answer in answers.items() if name not in new})
@@ -125,7 +139,7 @@ async def _join(inventory: Inventory, new: Collection[str]) -> int:
         joining = inventory.model_copy(update={"nodes": nodes, "bastion": None})
         moved = await on_all(connections, joining, set_end(max(left)), "")
         raise_failures(moved, "its end is not that of the others", "`gpuctl extend` sets one end")
-        return max(left)
+        return left
 
 
 async def _move(

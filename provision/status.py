@@ -216,13 +216,13 @@ def status_of(
 
 
 def _end(record: ClusterRecord | None, existing: Sequence[Resource]) -> str | None:
-    """Return when the first machine of the cluster powers off: by its tag, else by the record."""
+    """Return when the first machine powers off: by the record, without one by the tags."""
     machines = [resource for resource in existing if resource.kind == "instance"]
-    ends = [end for machine in machines if (end := end_of(machine))]
-    launches = [machine.since for machine in machines if machine.since and end_of(machine) is None]
-    if record and (own := lease_end(record, launches)):
-        ends.append(own)
-    return min(ends).isoformat(timespec="seconds") if ends else None
+    if record is not None:
+        first = lease_end(record, (machine.since for machine in machines if machine.since))
+    else:
+        first = min(filter(None, map(end_of, machines)), default=None)
+    return first.isoformat(timespec="seconds") if first else None
 
 
 def _judge(

@@ -205,7 +205,7 @@ def up(
             with _whole_or_nothing(launch, report):
                 spares = Spares(record.resolved, stack, target, key, BASTION in new, boot)
                 inventory = _make_ready(fleet, spares, store, report)
-                note_ends(inventory, record, target)
+                record = note_ends(inventory, record, target)
             store.save_inventory(inventory)
             refresh_hosts(inventory)
             store.write(install_grants(inventory, record, store).now("ready"))

@@ -16,7 +16,7 @@ Status = Literal["creating", "ready", "failed", "destroying"]
 
 
 class Lease(Value):
-    """When the machines that existed at the time `moved` power off."""
+    """When the first of the machines that existed at the time `moved` powers off."""
 
     end: AwareDatetime
     moved: AwareDatetime
@@ -39,8 +39,8 @@ class Grant(Value):
 class ClusterRecord(Value):
     """A cluster as gpuctl last planned it. `problem` is the reason of a failure, in one line.
 
-    `lease` is None if `gpuctl extend` never moved the end of its lease. `grants` are the keys of
-    colleagues; a revoked one stays until every machine has confirmed it.
+    `lease` is None without a lease, and until the machines first reported their ends. `grants` are
+    the keys of colleagues; a revoked one stays until every machine has confirmed it.
     """
 
     name: ClusterName
@@ -87,20 +87,18 @@ def new_record(
 def lease_end(record: ClusterRecord, launches: Iterable[datetime]) -> datetime | None:
     """Return when the first machine powers off; None without a lease or without machines.
 
-    `launches` is when each machine was launched. One that is younger than the last extension has
-    its own end, `lifetime.max` after its launch.
+    `launches` is when each machine was launched. One that is younger than the record's lease has
+    its own end, `lifetime.max` after its launch. The lease of a file that has no `lifetime` any
+    more holds for the machines that run.
     """
     lifetime, lease = record.resolved.cluster.lifetime, record.lease
-    if lifetime is None:
-        return None
-    own = timedelta(seconds=lifetime.max)
-    return min(
-        (
-            lease.end if lease is not None and launched < lease.moved else launched + own
-            for launched in launches
-        ),
-        default=None,
-    )
+    ends = []
+    for launched in launches:
+        if lease is not None and launched < lease.moved:
+            ends.append(lease.end)
+        elif lifetime is not None:
+            ends.append(launched + timedelta(seconds=lifetime.max))
+    return min(ends, default=None)
 
 
 def unknown_cluster(name: str, known: Iterable[str]) -> InputError:

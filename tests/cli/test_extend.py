@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -207,10 +207,9 @@ def test_a_machine_that_keeps_its_end_is_named(machines: Machines, remembered: T
     assert known.lease is None
 
 
-def join(target: Target, *new: str) -> None:
-    known = ClusterStore(target).record("demo")
-    assert known is not None
-    provision.lease.join(make_inventory(2), new, known, target)
+def join(target: Target, *new: str) -> Lease | None:
+    provision.lease.join(make_inventory(2), new, target)
+    return ClusterStore(target).known_record("demo").lease
 
 
 def test_a_node_that_is_made_again_ends_with_the_others(
@@ -222,10 +221,13 @@ def test_a_node_that_is_made_again_ends_with_the_others(
         "bastion": Completed(0, "400\n", ""),
     }
     before = datetime.now(UTC)
-    join(remembered, "node1")
+    lease = join(remembered, "node1")
     assert machines.ends == {"node1": set_end(500)}
     assert list(machines.tags) == ["i-2"]
     assert 499 < (machines.tags["i-2"] - before).total_seconds() < 560
+    assert lease is not None, "the record has the end of the machine that ends first: the bastion"
+    assert machines.tags["i-2"] - lease.end == timedelta(seconds=100)
+    assert before < lease.moved < datetime.now(UTC)
 
 
 def test_the_tags_get_the_ends_that_machines_report(machines: Machines, remembered: Target) -> None:
@@ -234,16 +236,38 @@ def test_the_tags_get_the_ends_that_machines_report(machines: Machines, remember
     known = ClusterStore(remembered).record("demo")
     assert known is not None
     before = datetime.now(UTC)
-    provision.lease.note_ends(make_inventory(2), known, remembered)
+    machines.left["bastion"] = Completed(0, "3000\n", "")
+    noted = provision.lease.note_ends(make_inventory(2), known, remembered)
     assert list(machines.tags) == ["i-1", "i-0"]
     end = machines.tags["i-1"]
     assert (end.second, end.microsecond) == (0, 0)
     assert 3600 <= (end - before).total_seconds() < 3670
+    assert noted.lease is not None
+    assert noted.lease.end == machines.tags["i-0"] == end - timedelta(seconds=600)
+
+
+def test_a_lease_stays_recorded_if_no_machine_answers(
+    machines: Machines, remembered: Target
+) -> None:
+    """Nodes that run keep their timers, also if the cluster's file has no lease any more."""
+    now = datetime.now(UTC)
+    lease = Lease(end=now + timedelta(hours=2), moved=now)
+    known = ClusterStore(remembered).known_record("demo").model_copy(update={"lease": lease})
+    silent = Unreachable("did not answer within 60 s", "")
+    machines.left = dict.fromkeys(("node0", "node1", "bastion"), silent)
+    assert provision.lease.note_ends(make_inventory(2), known, remembered) == known
     change(remembered, lifetime=None)
-    machines.tags.clear()
-    unlimited = ClusterStore(remembered).record("demo")
-    assert unlimited is not None
-    provision.lease.note_ends(make_inventory(2), unlimited, remembered)
+    machines.left.clear()
+    known = ClusterStore(remembered).known_record("demo").model_copy(update={"lease": lease})
+    noted = provision.lease.note_ends(make_inventory(2), known, remembered)
+    assert noted.lease is not None
+    assert noted.lease.end == machines.tags["i-1"] != lease.end
+
+
+def test_machines_without_a_lease_are_not_asked(machines: Machines, remembered: Target) -> None:
+    change(remembered, lifetime=None)
+    known = ClusterStore(remembered).known_record("demo")
+    assert provision.lease.note_ends(make_inventory(2), known, remembered) == known
     assert machines.tags == {}
 
 

@@ -5,7 +5,7 @@ import re
 import struct
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from subprocess import run as run_program
 from typing import Any
@@ -16,6 +16,7 @@ from cli.commands.report import _write as write
 from cli.render.picture import picture as picture_of
 from cli.render.report import page as report_page
 from config.errors import InputError
+from config.target import Target
 from engine.analysis import charts
 from engine.analysis.bisect.report import Bisect, verdict_line
 from engine.analysis.bisect.report import keep as write_bisect
@@ -31,10 +32,15 @@ from engine.record.history import History, KeptFinding, RunRecord
 from engine.record.journal_copy import JournalCopy
 from engine.record.nccl_tests import Table
 from engine.record.run_context import Setting
+from operations.chosen_target import ChosenTarget
+from operations.run_report import run_report
+from provision.state.record import Lease
+from provision.state.store import ClusterStore
 from tests.cli.chromium import open_page
 from tests.cli.test_command import ROOT, gpuctl
 from tests.engine.conftest import make_plan
 from tests.engine.record.test_history import result
+from tests.provision.test_record import a_record
 
 pytestmark = pytest.mark.slow
 
@@ -184,6 +190,23 @@ def test_a_run_without_results_has_a_page_with_its_lease_and_cost() -> None:
     assert "Lease" not in bare
     assert "This machine has no file of this run any more." in bare
     assert "which failed first" not in bare
+
+
+def test_a_report_has_the_lease_of_the_cluster_that_the_run_was_on(remembered: Target) -> None:
+    """Not the lease of a cluster of the same name that was created after the run."""
+    store = ClusterStore(remembered)
+    created = a_record("demo").created
+    end = created + timedelta(hours=8)
+    record = a_record("demo").model_copy(update={"lease": Lease(end=end, moved=created)})
+    run = report_of(()).run.model_copy(update={"started": created + timedelta(minutes=5)})
+    chosen = ChosenTarget(region="us-east-1")
+    assert run_report(chosen, run).lease_end is None, "this machine has no record"
+    store.write(record)
+    assert run_report(chosen, run).lease_end == end
+    store.write(record.model_copy(update={"created": run.started + timedelta(minutes=1)}))
+    assert run_report(chosen, run).lease_end is None
+    store.write(record.model_copy(update={"lease": None}))
+    assert run_report(chosen, run).lease_end is None, "the cluster has no lease"
 
 
 def test_failures_after_the_first_are_listed_behind_it() -> None:

@@ -399,6 +399,29 @@ def test_an_extension_counts_for_machines_that_existed() -> None:
     # node1 was made again after the extension
     assert lease_end(record, [NOON, NOON + 2 * HOUR]) == NOON + 10 * HOUR
     assert lease_end(record, [NOON + 2 * HOUR]) == NOON + 10 * HOUR
+    # Nodes that run keep the lease of their launch if the file has none any more.
+    without = recorded(extended, None)
+    assert lease_end(without, [NOON, NOON + 2 * HOUR]) == NOON + 12 * HOUR
+    assert lease_end(without, [NOON + 2 * HOUR]) is None
+
+
+def test_status_has_the_end_of_the_record_and_without_a_record_the_first_tag() -> None:
+    def machine(name: str, end: datetime) -> Resource:
+        tags = [{"Key": "gpuctl:ends", "Value": end.isoformat()}]
+        return Resource(
+            "instance", name, "demo", name, "running", {"LaunchTime": NOON, "Tags": tags}
+        )
+
+    machines = [machine("node0", NOON + 9 * HOUR), machine("bastion", NOON + 8 * HOUR)]
+    extended = Lease(end=NOON + 12 * HOUR, moved=NOON + HOUR)
+    for record, end in (
+        (recorded(extended, {"max": "8h"}), NOON + 12 * HOUR),
+        (recorded(None, {"max": "8h"}), NOON + 8 * HOUR),
+        (None, NOON + 8 * HOUR),
+        (recorded(None, None), None),
+    ):
+        status = status_of("demo", "us-east-1", record, machines, False, {})
+        assert status.ends == (end.isoformat() if end else None)
 
 
 @pytest.mark.parametrize(

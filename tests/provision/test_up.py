@@ -40,8 +40,8 @@ def during(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], No
 
     monkeypatch.setattr(FleetLaunch, "carry_out", carry_out)
     monkeypatch.setattr(provision.up, "find_engine", lambda report: ENGINE)
-    for name in ("note_launches", "note_ends"):
-        monkeypatch.setattr(provision.up, name, lambda *_: None)
+    monkeypatch.setattr(provision.up, "note_launches", lambda *_: None)
+    monkeypatch.setattr(provision.up, "note_ends", lambda _, record, __: record)
     return calls.append
 
 
