@@ -142,7 +142,7 @@ def software_lines(fleet: "FleetPlan") -> list[str]:
 
 
 def storage_lines(resolved: "Resolved") -> list[str]:
-    """Return a line for the shared file system and one for local disks, if there are any."""
+    """Return a line each for the shared file system, buckets and local disks, if there are any."""
     storage, disks = resolved.cluster.storage, resolved.instance_type.local_disks
     lines = []
     shared, existing = storage.shared, resolved.existing_storage
@@ -157,6 +157,12 @@ def storage_lines(resolved: "Resolved") -> list[str]:
         lines.append(
             f"Storage: {shared.type} at {shared.path} of every node; `gpuctl down` removes it,"
             " data and all; not in the cost"
+        )
+    if storage.buckets:
+        lines.append(
+            f"Storage: {'S3 buckets' if storage.buckets[1:] else 'S3 bucket'}"
+            f" {', '.join(storage.buckets)}, which the nodes read as"
+            f" {resolved.cluster.instance_profile}; mounted nowhere, and never changed or removed"
         )
     if disks:
         disk = "its own disk" if disks == 1 else f"its own {disks} disks, striped,"

@@ -15,6 +15,7 @@ RESERVATION = r"^cr-[0-9a-f]{8,17}$"
 VPC = r"^vpc-[0-9a-f]{8,17}$"
 SUBNET = r"^subnet-[0-9a-f]{8,17}$"
 FILES = r"^fs-[0-9a-f]{8,40}$"
+BUCKET = r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$"
 ZONE = r"^[a-z]{2}(-[a-z]+)+-[0-9]+(-[a-z]+-[0-9]+)?[a-z]$"
 IMAGE = (
     r"^(dlami-ubuntu-24\.04|dlami-ubuntu-22\.04|dlami-al2023|stock-ubuntu-24\.04|stock-debian-12"
@@ -38,6 +39,7 @@ FORMS = {
     VPC: "the id of a VPC (vpc-0123456789abcdef0)",
     SUBNET: "the id of a subnet (subnet-0123456789abcdef0)",
     FILES: "the id of an EFS or an FSx for Lustre (fs-0123456789abcdef0)",
+    BUCKET: "the name of an S3 bucket, without s3:// and without a folder (my-data)",
     IMAGE: "dlami-ubuntu-24.04, dlami-ubuntu-22.04, dlami-al2023, stock-ubuntu-24.04,"
     " stock-debian-12 or an AMI id (ami-0123456789abcdef0)",
     PACKAGE: "the name of one package of the distribution (htop)",
@@ -254,6 +256,12 @@ class Storage(Model):
         default=None,
         description="A file system that all nodes see; **removed with the cluster, data and all**,"
         " unless `id` names one that exists.",
+    )
+    buckets: tuple[Annotated[str, Field(pattern=BUCKET)], ...] = Field(
+        default=(),
+        description="Names of S3 buckets that exist and that the nodes read with the role of"
+        " `instance_profile`. gpuctl checks before it creates anything that they can. It mounts,"
+        " changes and removes none.",
     )
     scratch: Folder = Field(
         default="/scratch",

@@ -31,6 +31,7 @@ def storage_mistakes(data: Mapping[str, Any]) -> Iterator[Mistake]:
     if isinstance(shared, dict):
         yield from _shared(shared, str(data.get("image")))
         yield from _network(shared, data.get("network"))
+    yield from _buckets(storage, data.get("instance_profile"))
     yield from _folders(storage)
 
 
@@ -99,6 +100,14 @@ def _network(shared: Mapping[str, Any], network: Any) -> Iterator[Mistake]:
         )
         hint = "name its VPC: `network: {vpc: vpc-…}`"
         yield Mistake("E214", message, hint, ("storage", "shared", "id"))
+
+
+def _buckets(storage: Mapping[str, Any], profile: Any) -> Iterator[Mistake]:
+    """Yield a mistake if nodes without a role are to read buckets."""
+    if storage.get("buckets") and profile is None:
+        message = "'storage.buckets' needs a role, and without instance_profile nodes have none"
+        hint = "name an instance profile that exists: `instance_profile: NAME`"
+        yield Mistake("E214", message, hint, ("storage", "buckets"), on_key=True)
 
 
 def _folders(storage: Mapping[str, Any]) -> Iterator[Mistake]:

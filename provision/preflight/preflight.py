@@ -183,6 +183,7 @@ class _Preflight:
         catch(lambda: check_access(self.cluster, self.before, self.target))
         catch(lambda: check_plugin(self.cluster, self.target))
         boundary = self._nodes_role() if who else ""
+        self.problems.warnings += catch(requests.buckets.result) or ()
         ssh_from = catch(requests.ssh_from.result)
         layout = catch(lambda: _layout(self.cluster, instance)) if instance else None
         if image and instance and layout:
@@ -224,6 +225,7 @@ class _Preflight:
         role = advise("the nodes' role", ask, requests.nodes_role.result)
         if role and role.role and self.target.check_permissions:
             advise("the permissions of the nodes' role", _SIMULATE, requests.sessions.result)
+            advise("whether nodes read storage.buckets", _SIMULATE, requests.reads.result)
         return role.boundary if role else ""
 
     def _account(self) -> Caller | None:

@@ -17,6 +17,7 @@ from provision.billing.prices import Price, price
 from provision.capacity.reservations import find_reservation
 from provision.permissions.actions import features_of, needed
 from provision.permissions.check import Missing, RoleOfNodes, missing_permissions
+from provision.preflight.existing_buckets import check_buckets, check_reads
 from provision.preflight.existing_network import Vpc, find_network
 from provision.preflight.existing_storage import FoundStorage, find_storage
 from provision.preflight.launch_pins import sent_user_data
@@ -50,6 +51,8 @@ class Requests:
     bastion_price: Future[Price]
     nodes_role: Future[RoleOfNodes]
     sessions: Future[None]
+    buckets: Future[tuple[str, ...]]
+    reads: Future[None]
     permissions: Future[Missing]
     clients: Clients
 
@@ -87,6 +90,8 @@ def send_requests(
         bastion_price=pool.submit(price, BASTION_TYPE, pricing, target.region),
         nodes_role=role,
         sessions=pool.submit(lambda: check_sessions(cluster, target, role.result())),
+        buckets=pool.submit(check_buckets, cluster, target),
+        reads=pool.submit(lambda: check_reads(cluster, target, role.result())),
         permissions=pool.submit(
             lambda: missing_permissions(target, who.result(), *_known(role, actions))
         ),

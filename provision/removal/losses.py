@@ -110,6 +110,8 @@ def used_resources(record: ClusterRecord) -> Iterator[str]:
     shared, storage = record.resolved.cluster.storage.shared, record.resolved.existing_storage
     if storage is not None and shared is not None:
         yield f"file system {storage.id} ({shared.type}) with its data"
+    for bucket in record.resolved.cluster.storage.buckets:
+        yield f"S3 bucket {bucket} with its data"
 
 
 def _type(instance: Resource) -> str:

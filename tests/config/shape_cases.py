@@ -36,7 +36,7 @@ SHAPE_CASES: list[tuple[str, list[str]]] = [
         CLUSTER + "storage: x\n",
         [
             "4:10: E103 'storage' is 'x', must be a mapping; write keys below it (root, shared,"
-            " scratch), or remove it",
+            " buckets, scratch), or remove it",
         ],
     ),
     (

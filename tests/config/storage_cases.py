@@ -9,6 +9,22 @@ STORAGE_CASES: list[tuple[str, list[str]]] = [
         ["4:11: E101 unknown key 'root_gib'; did you mean 'root'?"],
     ),
     (
+        CLUSTER + "storage: {buckets: [my-data]}\n",
+        [
+            "4:11: E214 'storage.buckets' needs a role, and without instance_profile nodes have"
+            " none; name an instance profile that exists: `instance_profile: NAME`"
+        ],
+    ),
+    (
+        CLUSTER + "instance_profile: ours\nstorage: {buckets: ['s3://my-data', my-data/train]}\n",
+        [
+            "5:21: E203 'storage.buckets[0]' is 's3://my-data'; write the name of an S3 bucket,"
+            " without s3:// and without a folder (my-data)",
+            "5:37: E203 'storage.buckets[1]' is 'my-data/train'; write the name of an S3 bucket,"
+            " without s3:// and without a folder (my-data)",
+        ],
+    ),
+    (
         CLUSTER + "storage: {root: {gib: 30, iops: 20000}}\n",
         [
             "4:33: E213 'storage.root.iops' is 20000, a gp3 of 30 GiB has 15000;"

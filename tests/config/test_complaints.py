@@ -73,7 +73,7 @@ CASES: list[tuple[str, list[str]]] = [
     (CLUSTER + "node: 2\n", ["4:1: E101 unknown key 'node'; did you mean 'nodes'?"]),
     (
         CLUSTER + "storage: {colour: red}\n",
-        ["4:11: E101 unknown key 'colour'; allowed here: root, shared, scratch"],
+        ["4:11: E101 unknown key 'colour'; allowed here: root, shared, buckets, scratch"],
     ),
     (
         CLUSTER + "lifetime: {}\n",
@@ -96,7 +96,7 @@ CASES: list[tuple[str, list[str]]] = [
             "4:26: E104 'tags.on_call' is a bare no, which YAML readers understand differently;"
             " quote it: 'no'",
             "5:10: E103 'storage' is 'big', must be a mapping; write keys below it (root, shared,"
-            " scratch), or remove it",
+            " buckets, scratch), or remove it",
             "6:22: E103 'software.packages' is 'vim', must be a list; write its entries on"
             " separate lines that begin with '- '",
         ],
