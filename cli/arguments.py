@@ -1,11 +1,11 @@
-"""The arguments that commands share."""
+"""The arguments and options with names, which the shell completes, that commands share."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cli.complete import clusters, nodes, runs
+from cli.complete import clusters, instance_types, nodes, nodes_of_file, runs
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The cluster file.")]
 ClusterArgument = Annotated[
@@ -26,5 +26,18 @@ LatestRunArgument = Annotated[
         metavar="RUN",
         help="The run's id, or the name of its latest; by default the newest run.",
         autocompletion=runs,
+    ),
+]
+TypeArgument = Annotated[
+    str,
+    typer.Argument(metavar="TYPE", help="EC2 instance type.", autocompletion=instance_types),
+]
+ReplaceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--replace",
+        metavar="NODE",
+        help="Make a new machine of NODE, `all` for every node.",
+        autocompletion=nodes_of_file,
     ),
 ]

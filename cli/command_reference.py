@@ -40,7 +40,8 @@ Written by `make docs` from the commands' own help; edit the help, not this page
   [the list below](#columns-that-a-narrow-terminal-lacks); then its cells are wrapped. Tables that
   are not in the list, such as that of `doctor`, have all columns.
 - `gpuctl --install-completion` teaches your shell the commands, their options, and the names of
-  clusters, nodes and runs that this machine knows. `gpuctl --show-completion` prints the script.
+  clusters, nodes and runs that this machine knows, and of instance types, regions and zones.
+  `gpuctl --show-completion` prints the script.
 """
 
 _TABLES = {

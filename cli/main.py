@@ -7,6 +7,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from cli.command_table import Root
+from cli.complete import regions
 from cli.options import Options
 from cli.output import Output
 from cli.terminal import discard_unwritten
@@ -61,7 +62,10 @@ _LabName = Annotated[
     typer.Option(metavar="NAME", help="The same as --lab=NAME.", rich_help_panel=_TARGET),
 ]
 _Region = Annotated[
-    str | None, typer.Option(metavar="REGION", help="AWS region.", rich_help_panel=_TARGET)
+    str | None,
+    typer.Option(
+        metavar="REGION", help="AWS region.", rich_help_panel=_TARGET, autocompletion=regions
+    ),
 ]
 _Profile = Annotated[
     str | None, typer.Option(metavar="NAME", help="AWS profile.", rich_help_panel=_TARGET)

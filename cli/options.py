@@ -23,13 +23,6 @@ RefreshOption = Annotated[
         "--refresh", help="Renew the user data and settings that machines were launched with."
     ),
 ]
-ReplaceOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--replace", metavar="NODE", help="Make a new machine of NODE, `all` for every node."
-    ),
-]
-
 WatchOption = Annotated[
     bool, typer.Option("--watch", "-w", help="Draw it again every 5 seconds, until Ctrl-C.")
 ]

@@ -142,6 +142,10 @@ def _split(
         if param.param_type_name == "option"
         for word in (*param.opts, *param.secondary_opts)
     }
+    if ctx.resilient_parsing and args and values.get(args[-1]):
+        # The shell completes the value of this option. With an option that lacks its value click
+        # would parse no argument, and completion would not know the cluster or the run.
+        args = args[:-1]
     end = own_words(args, values, arguments)
     return [_named_lab(word) for word in args[:end]], args[end:]
 

@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
+from cli.arguments import TypeArgument
 from cli.commands.capacity import (
     DaysOption,
     FromOption,
     NodesOption,
-    TypeArgument,
     block_size,
 )
+from cli.complete import zones
 from cli.options import chosen_target, output
 from cli.render import capacity as render
 from config.quantities import money
@@ -25,7 +26,10 @@ def buy(
     days: DaysOption = 1,
     earliest: FromOption = None,
     zone: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="The block's zone; by default any.")
+        str | None,
+        typer.Option(
+            metavar="ZONE", help="The block's zone; by default any.", autocompletion=zones
+        ),
     ] = None,
     pay: Annotated[
         float | None,

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from cli.arguments import TypeArgument
 from cli.options import chosen_target, output
 from cli.render import capacity as render
 from operations import capacity as operation
 
-TypeArgument = Annotated[str, typer.Argument(metavar="TYPE", help="EC2 instance type.")]
 NodesOption = Annotated[
     int, typer.Option("--nodes", metavar="N", min=1, help="How many nodes a block is to have.")
 ]

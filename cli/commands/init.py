@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.complete import gpus
 from cli.options import RuntimesOption, SetOption, chosen_target, output
 from cli.render import proposal as proposal_text
 from config.errors import InputError
@@ -29,7 +30,10 @@ def init(
         typer.Option("--type", metavar="RUN", help="What to run, such as nccl-tests or torchrun."),
     ] = None,
     gpu: Annotated[
-        str | None, typer.Option(metavar="GPU", help="The GPUs (H100), or an instance type.")
+        str | None,
+        typer.Option(
+            metavar="GPU", help="The GPUs (H100), or an instance type.", autocompletion=gpus
+        ),
     ] = None,
     for_: Annotated[
         Path | None,

@@ -6,6 +6,7 @@ import typer
 
 from cli.arguments import LatestRunArgument
 from cli.chosen_run import chosen_run
+from cli.complete import nodes_of_run
 from cli.options import FoldOption, chosen_target, output
 from cli.render import log_filter, log_view
 from config.errors import GpuctlError
@@ -16,7 +17,12 @@ def logs(
     context: typer.Context,
     run: LatestRunArgument = None,
     node: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Only these nodes: node0, node[2-5].")
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Only these nodes: node0, node[2-5].",
+            autocompletion=nodes_of_run,
+        ),
     ] = None,
     rank: Annotated[
         str | None, typer.Option(metavar="RANKS", help="Only these ranks: 0,8-15.")

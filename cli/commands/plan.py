@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from cli.arguments import FileArgument
-from cli.options import RefreshOption, ReplaceOption, chosen_target, options, output
+from cli.arguments import FileArgument, ReplaceOption
+from cli.options import RefreshOption, chosen_target, options, output
 from cli.render import plan as render
 from config.loading import load
 from operations import lease, rent

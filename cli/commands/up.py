@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.arguments import ReplaceOption
 from cli.lease import ask_for_lease
 from cli.options import (
     RefreshOption,
-    ReplaceOption,
     RuntimesOption,
     SetOption,
     YesOption,

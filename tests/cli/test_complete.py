@@ -9,9 +9,14 @@ from pathlib import Path
 from shlex import quote
 
 import pytest
+from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
+from cli import complete
+from config.catalogue.instance_types import catalogue
+from config.catalogue.regions import ZONES
 from config.target import Target
 from engine.record.history import History
+from operations.first_files import gpu_models
 from tests.cli.conftest import remember
 from tests.cli.test_command import COMMAND, ROOT
 from tests.engine.conftest import make_inventory, make_plan
@@ -70,11 +75,29 @@ LINES = {
     "ssh --lab=b ": ["in-lab"],
     "--lab ssh ": [],
     "--lab=No_Lab ssh ": [],
+    "capacity p6-": ["p6-b200.48xlarge", "p6-b300.48xlarge"],
+    "buy p5e": ["p5e.48xlarge", "p5en.48xlarge"],
+    "init --gpu L40": ["L40S"],
+    "init --gpu g7e.4": ["g7e.48xlarge"],
+    "status --region us-w": ["us-west-1", "us-west-2"],
+    "--region eu-n": ["eu-north-1"],
+    "buy p5.48xlarge --region us-west-2 --zone ": [f"us-west-2{letter}" for letter in "abcd"],
+    "buy p5.48xlarge --zone us-east-2": [f"us-east-2{letter}" for letter in "abc"],
+    "logs job-000001 --node ": ["node0", "node1"],
+    "logs job --node node": ["node0", "node1"],
+    "logs --node ": ["node0", "node1"],
+    "logs unknown --node ": [],
+    "exec demo --node ": ["node0", "node1", "bastion"],
+    "up demo.yaml --replace ": ["node0", "node1", "all"],
+    "plan quoted.yaml --replace node": ["node0", "node1"],
+    "up missing.yaml --replace ": ["all"],
 }
 """What follows `gpuctl` on a line, and what is offered for its last word."""
 
 
-def test_bash_is_offered_what_this_machine_knows(known: Target) -> None:
+def test_bash_is_offered_what_this_machine_knows(known: Target, tmp_path: Path) -> None:
+    (tmp_path / "demo.yaml").write_text("# ours\nname: demo\nnodes: 2\n")
+    (tmp_path / "quoted.yaml").write_text("nodes: 2\nname:  'debug' # x\n")
     script = 'eval "$(_GPUCTL_COMPLETE=source_bash gpuctl)"; complete -p gpuctl\n'
     for line in LINES:
         words = f"gpuctl {line}".replace("=", " = ").split(" ")  # as bash splits them
@@ -84,7 +107,7 @@ def test_bash_is_offered_what_this_machine_knows(known: Target) -> None:
         )
     done = subprocess.run(
         ["bash", "-c", script],
-        env=environment(known), capture_output=True, text=True, check=True,
+        env=environment(known), capture_output=True, text=True, check=True, cwd=tmp_path,
     )  # fmt: skip
     registered, *offered = done.stdout.splitlines()
     assert registered == "complete -o default -F _gpuctl_completion gpuctl"
@@ -107,7 +130,11 @@ def test_zsh_and_fish_show_what_a_name_means(known: Target) -> None:
 
 
 def test_completion_asks_no_api_and_imports_nothing_heavy(known: Target) -> None:
-    for words in ("gpuctl ssh ", "gpuctl ssh demo ", "gpuctl logs "):
+    for words in (
+        "gpuctl ssh ", "gpuctl ssh demo ", "gpuctl logs ", "gpuctl logs --node ",
+        "gpuctl capacity ", "gpuctl init --gpu ", "gpuctl status --region ",
+        "gpuctl buy p5.48xlarge --zone ", "gpuctl up x.yaml --replace ",
+    ):  # fmt: skip
         done = subprocess.run(
             [sys.executable, "-c", SHOW_MODULES],
             cwd=ROOT,
@@ -136,6 +163,18 @@ def test_the_shell_that_runs_is_taught(known: Target) -> None:
     script = Path(environment(known)["HOME"]) / ".bash_completions" / "gpuctl.sh"
     assert str(script) in installed
     assert script.read_text() == shown.removesuffix("\n")
+
+
+def test_types_regions_and_zones_are_those_of_the_catalogue_and_of_aws() -> None:
+    assert complete.instance_types() == list(catalogue())
+    models = [model for model in gpu_models() if " " not in model]
+    assert [word for word in complete.gpus() if "." not in word] == models
+    known = {
+        region: "".join(zone.name.removeprefix(region) for zone in zones)
+        for region, zones in RegionsAndZonesBackend.zones.items()
+        if not region.startswith(("cn-", "us-gov-"))
+    }
+    assert known == ZONES
 
 
 HOSTILE = ("$(touch evil)", "`touch evil`", "a b", "a;b", "'", '"', "a:b", "-x", "x\ny")
