@@ -14,6 +14,7 @@ from config.run.requirements import Requires
 from config.yaml.hints import names_hint
 from engine.plan import proposal as engine_proposal
 from operations.chosen_target import ChosenTarget
+from operations.new_files import write_new_files
 from operations.proposal import Proposal
 
 JOBS = ("nccl-tests", "torchrun", "mpi", "ray", "deepspeed", "hello")
@@ -66,18 +67,14 @@ def first_files(chosen: ChosenTarget, job: str, gpu: str) -> FirstFiles:
 
 def write_files(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
     """Write the files into the folder and return their paths; InputError if one exists already."""
-    paths = {folder / name: text for name, text in texts.items()}
-    for path in paths:
-        if path.exists():
-            hint = "name another folder: `gpuctl init FOLDER`"
-            raise InputError(f"{path} exists, and init overwrites nothing", hint)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path, text in paths.items():
-            path.write_text(text, encoding="utf-8")
     except OSError as error:
-        reason = f"{folder} cannot be written: {error.strerror}"
+        reason = f"{folder} cannot be made: {error.strerror}"
         raise InputError(reason, "name a folder of yours") from error
+    paths = {folder / name: text for name, text in texts.items()}
+    hint = "name another folder: `gpuctl init FOLDER`"
+    write_new_files(paths, "init overwrites nothing", hint)
     return tuple(paths)
 
 

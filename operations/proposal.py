@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from config.command_text import command_text
-from config.errors import InputError
 from config.loading.load import Warn, ignore, load_run, unchecked_requirements
 from config.loading.overrides import Overrides
 from config.loading.substitutions import NO_SUBSTITUTIONS, Substitutions
@@ -19,7 +18,6 @@ __all__ = [
     "no_cluster_hint",
     "propose",
     "with_requirements",
-    "write_file",
 ]
 
 
@@ -51,21 +49,6 @@ def no_cluster_hint(run: Run, run_file: Path) -> str:
     if with_needs.requires is not None and with_needs.requires.name_a_type:
         return f"{command_text('gpuctl up --for {}', run_file)} proposes one that fits"
     return "make one with `gpuctl up FILE`"
-
-
-def write_file(text: str, file: Path) -> None:
-    """Write the text of a proposed cluster file; InputError if there is such a file."""
-    try:
-        with file.open("x", encoding="utf-8") as new:
-            new.write(text)
-    except FileExistsError:
-        hint = (
-            f"name a new file, or bring up what it describes: {command_text('gpuctl up {}', file)}"
-        )
-        raise InputError(f"{file} exists, and --for writes a new cluster file", hint) from None
-    except OSError as error:
-        reason = f"{file} cannot be written: {error.strerror}"
-        raise InputError(reason, "name a file in a folder of yours") from error
 
 
 def with_requirements(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.complete import gpus
-from cli.options import RuntimesOption, SetOption, chosen_target, output
+from cli.options import RuntimesOption, SetOption, chosen_target, options, output
 from cli.render import proposal as proposal_text
 from config.errors import InputError
 from config.loading import substitutions
@@ -75,17 +75,21 @@ def init(
         "files": [str(path) for path in written],
         **proposal_text.proposal_json(files.cluster),
     }
+    common = replace(options(context), region=None)  # the cluster file has it
+    rehearsal = replace(common, lab=True, profile=None).program
+    lab = rehearsal if common.lab_name else "gpuctl"
+    on_aws = replace(common, lab=False, lab_name=None).program
     out.show(
         document,
         (
             *(f"{path} is written" for path in written),
             proposal_text.cost(files.cluster),
             "Rehearse on this machine, for nothing:",
-            "  gpuctl lab start",
-            f"  gpuctl --lab up {quote(str(cluster_file))}",
-            f"  gpuctl --lab run {quote(str(run_file))}",
+            f"  {lab} lab start",
+            f"  {rehearsal} up {quote(str(cluster_file))}",
+            f"  {rehearsal} run {quote(str(run_file))}",
             "See what AWS would create, and its cost:",
-            f"  gpuctl plan {quote(str(cluster_file))}",
+            f"  {on_aws} plan {quote(str(cluster_file))}",
         ),
     )
 

@@ -19,10 +19,11 @@ from cli.options import (
 )
 from cli.render import plan as render
 from cli.render import proposal as proposal_text
+from config.command_text import command_text
 from config.errors import GpuctlError, InputError
 from config.loading import load, substitutions
 from config.quantities import money
-from operations import lease, proposal, rent, status
+from operations import lease, new_files, proposal, rent, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,14 +70,16 @@ def up(
     if for_ is not None:
         given = substitutions.Substitutions(tuple(set_ or ()), runtimes)
         if file is None and yes:
-            hint = f"gpuctl up cluster.yaml --for {for_} --yes"
+            hint = command_text("gpuctl up cluster.yaml --for {} --yes", for_)
             raise InputError("--yes needs a name for the cluster file that --for proposes", hint)
         proposed = proposal.propose(chosen, for_, substitutions=given, warn=out.complain)
         text = proposal_text.cluster_file(proposed, for_)
         if file is None:
             out.show(proposal_text.proposal_json(proposed), [text.rstrip("\n")])
             return
-        proposal.write_file(text, file)
+        up_file = command_text("gpuctl up {}", file)
+        hint = f"name a new file, or bring up what it describes: {up_file}"
+        new_files.write_new_files({file: text}, "--for writes a new cluster file", hint)
         out.note(text.rstrip("\n"))
         out.note(f"-- written to {file}")
     if file is None:

@@ -53,6 +53,25 @@ See what AWS would create, and its cost:
     assert cluster.lifetime.max == 8 * 3600
 
 
+def test_the_next_commands_have_the_options_of_the_target(folder: Path) -> None:
+    """The lab's for the rehearsal, the profile for AWS; the region is in the cluster file."""
+    line = ("--type", "hello", "--gpu", "T4", "--region", "us-west-2", "--profile", "my team")
+    steps = [
+        step
+        for step in init("a b", *line, "--lab-name", "second").stdout.splitlines()
+        if step.startswith("  ")
+    ]
+    assert steps == [
+        "  gpuctl --lab-name second lab start",
+        "  gpuctl --lab-name second up 'a b/cluster.yaml'",
+        "  gpuctl --lab-name second run 'a b/run.yaml'",
+        "  gpuctl --profile 'my team' plan 'a b/cluster.yaml'",
+    ]
+    shown = init("second", *line, "--lab", "--backend", "s3://ours").stdout
+    assert "  gpuctl lab start\n  gpuctl --lab --backend s3://ours up second/clus" in shown
+    assert "  gpuctl --profile 'my team' --backend s3://ours plan second/cluster.yaml\n" in shown
+
+
 @pytest.mark.parametrize("job", JOBS)
 def test_the_files_of_each_job_are_valid_and_fit_each_other(folder: Path, job: str) -> None:
     done = init("first", "--type", job, "--gpu", "A100", "--region", "us-east-1")
@@ -111,6 +130,17 @@ def test_nothing_is_overwritten(folder: Path, name: str) -> None:
         f"{name} exists, and init overwrites nothing; name another folder: `gpuctl init FOLDER`"
     )
     assert [path.read_text() for path in folder.iterdir()] == ["mine\n"]
+
+
+def test_a_link_that_leads_nowhere_is_not_followed_and_a_file_is_no_folder(folder: Path) -> None:
+    (folder / "run.yaml").symlink_to("elsewhere")
+    line = ("--type", "mpi", "--gpu", "H100", "--region", "us-east-1")
+    assert str(init(*line).exception).startswith("run.yaml exists, and init overwrites nothing")
+    assert [path.name for path in folder.iterdir()] == ["run.yaml"]
+    (folder / "file").touch()
+    assert str(init("file", *line).exception) == (
+        "file cannot be made: File exists; name a folder of yours"
+    )
 
 
 @pytest.mark.slow

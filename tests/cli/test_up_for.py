@@ -208,8 +208,8 @@ def test_no_cluster_file_is_overwritten(folder: Path) -> None:
 def test_yes_needs_a_cluster_file(folder: Path) -> None:
     error = gpuctl("up", "--for", write(folder), "--yes").exception
     assert str(error) == (
-        "--yes needs a name for the cluster file that --for proposes; gpuctl up cluster.yaml --for"
-        " train.yaml --yes"
+        "--yes needs a name for the cluster file that --for proposes; `gpuctl up cluster.yaml --for"
+        " train.yaml --yes`"
     )
     done = gpuctl("up", "--yes")
     assert (done.exit_code, done.stderr.splitlines()[-1]) == (2, "Error: Missing argument 'FILE'.")
