@@ -4,6 +4,7 @@ from config.errors import InputError
 from config.quantities import money
 from operations.chosen_target import ChosenTarget
 from operations.watcher import LoggingWatcher, Watcher
+from provision.aws.account import caller, owner_tag
 from provision.capacity import offers
 from provision.capacity.offers import BlockOffering, BlockSize, CapacityReport, ReservedCapacity
 
@@ -54,4 +55,5 @@ def buy(chosen: ChosenTarget, block: BlockOffering, pay: float) -> ReservedCapac
             f" and you would pay {money(pay)}",
             f"pay {block.upfront_usd:.2f} if that is what you want",
         )
-    return offers.buy_block(block, chosen.target())
+    target = chosen.target()
+    return offers.buy_block(block, owner_tag(caller(target), target), target)

@@ -150,10 +150,12 @@ def _collect(
 
     problem = ""
     try:
-        resources = find_all(target, cluster.name, cluster_id=cluster.id)
-        now = judge_all(resources, target.region, _known(target, owners), datetime.now(UTC))
-        if now and (now[0].verdict, now[0].reasons) != (cluster.verdict, cluster.reasons):
-            problem = f"it has changed since it was listed, and is {now[0].verdict} now"
+        # Those of all clusters, because others may use what this one has.
+        resources = find_all(target, None)
+        clusters = judge_all(resources, target.region, _known(target, owners), datetime.now(UTC))
+        now = next((c for c in clusters if (c.name, c.id) == (cluster.name, cluster.id)), None)
+        if now and (now.verdict, now.reasons) != (cluster.verdict, cluster.reasons):
+            problem = f"it has changed since it was listed, and is {now.verdict} now"
         elif now:
             sweep(target, cluster.name, cluster.id, note)
     except KeyboardInterrupt:

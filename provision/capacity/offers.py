@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from config.catalogue.instance_types import nearest, price_usd_h
+from config.cluster.resolved import OWNER_TAG
 from config.command_text import command_text
 from config.errors import CloudError, InputError
 from config.quantities import money
@@ -152,18 +153,22 @@ def find_block(
     )
 
 
-def buy_block(block: BlockOffering, target: Target) -> ReservedCapacity:
+def buy_block(block: BlockOffering, owner: str, target: Target) -> ReservedCapacity:
     """Buy the block, which AWS charges at once and never takes back; return the reservation.
 
+    It gets the tag of its `owner`, and none of a cluster: `gpuctl down` and `gpuctl gc` ignore it.
     The request is sent once: it has no ClientToken, so AWS could sell a block for each
     (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_PurchaseCapacityBlock.html,
     2026-11-28).
     """
     ec2 = client(target, "ec2", attempts=1)
+    tag: Any = {"Key": OWNER_TAG, "Value": owner}
     try:
         with aws_errors():
             reservation = ec2.purchase_capacity_block(
-                CapacityBlockOfferingId=block.id, InstancePlatform="Linux/UNIX"
+                CapacityBlockOfferingId=block.id,
+                InstancePlatform="Linux/UNIX",
+                TagSpecifications=[{"ResourceType": "capacity-reservation", "Tags": [tag]}],
             )["CapacityReservation"]
     except CloudError as error:
         if _is_refusal(error.__cause__):

@@ -167,7 +167,7 @@ NEEDS = (
         " DescribeCapacityReservations DescribeCapacityBlockOfferings",
     ),
     _own("buy", "DescribeCapacityBlockOfferings"),
-    _own("buy", "PurchaseCapacityBlock", optional="capacity blocks cannot be bought"),
+    _own("buy", "PurchaseCapacityBlock CreateTags", optional="capacity blocks cannot be bought"),
     _own(
         "up",
         "CreateCapacityReservation DescribeCapacityReservations"

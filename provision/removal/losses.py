@@ -1,7 +1,7 @@
 """The machines and the data that end with a cluster, and its cost so far."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -12,6 +12,7 @@ from config.target import Target
 from provision.aws.clients import client
 from provision.aws.resources import Resource, exists, find_all, find_instances
 from provision.billing.cost import spent_usd
+from provision.removal.orphans import mounting_clusters
 from provision.state.ownership import UNKNOWN
 from provision.state.record import ClusterRecord
 from provision.state.store import ClusterStore
@@ -66,15 +67,9 @@ def find_losses(name: str, target: Target, cluster_id: str | None = None) -> Los
         machines=dict(Counter(_type(instance) for instance in alive)),
         seconds_up=(now - (record.created if record else since)).total_seconds(),
         spent_usd=spent_usd([*instances, *others], now, record.resolved if record else None),
-        data=tuple(_data(alive, others, _mounts(store.records()))),
+        data=tuple(_data(alive, others, mounting_clusters(store.records()))),
         stays=tuple(used_resources(record)) if record else (),
     )
-
-
-def _mounts(records: Iterable[ClusterRecord]) -> dict[str, str]:
-    """Return the known clusters that mount a file system which they did not create, by its id."""
-    mounting = ((record.name, record.resolved.existing_storage) for record in records)
-    return {storage.id: name for name, storage in mounting if storage is not None}
 
 
 def _data(

@@ -4,11 +4,12 @@ A record is the proof that a cluster is in use, and it is on one machine alone. 
 cannot know about another one's clusters, and gpuctl is careful: docs/do/gc.md has the reasons.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
+from config.folded_names import fold
 from provision.aws.end_tags import end_of
 from provision.aws.resources import KINDS, Resource
 from provision.billing.cost import leftover_price
@@ -92,12 +93,23 @@ def judge_all(
     for resource in resources:
         clusters.setdefault((resource.cluster, resource.cluster_id), []).append(resource)
     return tuple(
-        judge(clusters[place], region, known, now) for place in sorted(clusters) if clusters[place]
+        judge(clusters[place], region, known, now, resources)
+        for place in sorted(clusters)
+        if clusters[place]
     )
 
 
-def judge(resources: Sequence[Resource], region: str, known: Known, now: datetime) -> FoundCluster:
-    """Return what the resources of one cluster are."""
+def judge(
+    resources: Sequence[Resource],
+    region: str,
+    known: Known,
+    now: datetime,
+    region_resources: Sequence[Resource] = (),
+) -> FoundCluster:
+    """Return what the resources of one cluster are.
+
+    Instances of other clusters among `region_resources` may use them.
+    """
     first = resources[0]
     name, cluster_id = first.cluster, first.cluster_id
     owners = {resource.owner or UNKNOWN for resource in resources}
@@ -107,7 +119,7 @@ def judge(resources: Sequence[Resource], region: str, known: Known, now: datetim
         verdict = "recorded"
     elif not cluster_id or not owners <= known.owners:
         verdict = "foreign"
-    elif reasons := _doubts(resources, now):
+    elif reasons := _doubts(resources, now, _users(resources, region_resources, known)):
         verdict = "doubtful"
     return FoundCluster(
         name=name,
@@ -123,14 +135,44 @@ def judge(resources: Sequence[Resource], region: str, known: Known, now: datetim
     )
 
 
-def _doubts(resources: Sequence[Resource], now: datetime) -> tuple[str, ...]:
+def mounting_clusters(records: Iterable[ClusterRecord]) -> dict[str, str]:
+    """Return the known clusters that mount a file system which they did not create, by its id."""
+    mounting = ((record.name, record.resolved.existing_storage) for record in records)
+    return {storage.id: name for name, storage in mounting if storage is not None}
+
+
+def _users(
+    resources: Sequence[Resource], region_resources: Sequence[Resource], known: Known
+) -> str:
+    """Return who uses the cluster's file systems, as a part of a sentence; empty if nobody.
+
+    Users are clusters that this machine knows, and instances of others that are in a security group
+    of the cluster: nodes join it to mount a file system that exists.
+    """
+    mounting, own = mounting_clusters(known.records), resources[0]
+    names = dict.fromkeys(mounting[each.id] for each in resources if each.id in mounting)
+    groups = {resource.id for resource in resources if resource.kind == "security group"}
+    instances: list[str] = []
+    for instance in region_resources:
+        place = (instance.cluster, instance.cluster_id)
+        if instance.kind != "instance" or place == (own.cluster, own.cluster_id):
+            continue
+        joined = {group["GroupId"] for group in instance.attributes.get("SecurityGroups", ())}
+        if joined & groups and instance.cluster not in names:
+            instances.append(instance.name or instance.id)
+    mounts = [f"cluster {name} mounts it" for name in names]
+    mounts += [f"{fold(instances)} can mount it"] if instances else []
+    return "".join(f", {user}" for user in mounts)
+
+
+def _doubts(resources: Sequence[Resource], now: datetime, users: str) -> tuple[str, ...]:
     """Return why another machine of ours may still use the cluster, or need its data."""
     alive = [resource for resource in resources if resource.state != "shutting-down"]
     reasons = _machines([resource for resource in alive if resource.kind == "instance"], now)
     stores = dict.fromkeys(
         resource.kind for resource in alive if KINDS[resource.kind].service in ("efs", "fsx")
     )
-    reasons += [f"its {kind} may have data" for kind in stores]
+    reasons += [f"its {kind} may have data{users}" for kind in stores]
     dates = _dates(resources)
     if not dates:
         reasons.append("AWS does not report its age")

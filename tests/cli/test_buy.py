@@ -8,6 +8,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from config.target import Target
+from provision.aws.clients import client
 from provision.capacity.offers import BlockSize, ReservedCapacity, capacity
 
 pytestmark = pytest.mark.slow
@@ -59,6 +60,9 @@ def test_a_script_that_names_the_sum_buys_the_block(region: Target) -> None:
     )
     (block,) = reservations(region)
     assert (block.type, block.total, block.state) == ("capacity-block", 2, "scheduled")
+    described = client(region, "ec2").describe_capacity_reservations()["CapacityReservations"]
+    owner = "arn:aws:sts::123456789012:user/moto"
+    assert [tags["Tags"] for tags in described] == [[{"Key": "gpuctl:owner", "Value": owner}]]
 
 
 def test_without_a_terminal_nothing_is_bought_unless_the_sum_is_named(region: Target) -> None:

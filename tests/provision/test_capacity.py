@@ -188,7 +188,7 @@ def test_a_purchase_that_aws_fails_to_answer_is_not_repeated(tmp_path: Path) -> 
         url = f"http://127.0.0.1:{server.server_port}"
         target = Target("aws", "us-east-1", tmp_path, endpoint=url, environment=keys)
         with pytest.raises(CloudError) as caught:
-            buy_block(block, target)
+            buy_block(block, "ann", target)
         server.shutdown()
     assert Failing.requests == 1
     assert caught.value.message.startswith(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from config.catalogue.instance_types import PUBLIC_IPV4_PRICE_USD_H
+from config.cluster.resolved import ExistingStorage
 from provision.aws.resources import Resource
 from provision.billing.cost import leftover_price
 from provision.removal.orphans import FoundCluster, Known, judge, judge_all
@@ -62,6 +63,46 @@ def test_what_another_machine_may_use_is_doubtful(
 ) -> None:
     found = verdict(*resources)
     assert (found.verdict, found.reasons) == ("doubtful", reasons)
+
+
+def node(name: str, group: str) -> Resource:
+    cluster = name.partition("-")[0]
+    groups = {"SecurityGroups": [{"GroupId": "sg-own"}, {"GroupId": group}]}
+    attributes = {"LaunchTime": OLD, **groups}
+    return Resource("instance", "i-1", cluster, name, "running", attributes, cluster, ANN)
+
+
+def test_a_doubtful_file_system_has_its_users_named() -> None:
+    """By their security group: this machine may have no record of them."""
+    files = resource("EFS file system")
+    group = Resource("security group", "sg-files", "demo", "", "available", {}, "aaaa", ANN)
+    nodes = [node("train-node0", "sg-files"), node("train-node1", "sg-files")]
+    others = [node("eval-node0", "sg-eval"), node("test-node1", "sg-files")]
+    judged = judge_all([files, group, *nodes, *others], "us-east-1", known(), NOW)
+    assert [(c.name, c.id, c.reasons) for c in judged[:1]] == [
+        (
+            "demo",
+            "aaaa",
+            ("its EFS file system may have data, test-node1,train-node[0-1] can mount it",),
+        )
+    ]
+
+
+def test_a_cluster_of_this_machine_that_mounts_a_doubtful_file_system_is_named() -> None:
+    record = a_record("train")
+    storage = ExistingStorage(id="x-1", source="x-1:/", groups={})
+    mounting = record.model_copy(
+        update={"resolved": record.resolved.model_copy(update={"existing_storage": storage})}
+    )
+    group = Resource("security group", "sg-files", "demo", "", "available", {}, "aaaa", ANN)
+    resources = [resource("FSx file system"), group]
+    here = known(mounting)
+    assert verdict(*resources, known_here=here).reasons == (
+        "its FSx file system may have data, cluster train mounts it",
+    )
+    region = [*resources, node("train-node0", "sg-files")]
+    found = judge(resources, "us-east-1", here, NOW, region)
+    assert found.reasons == ("its FSx file system may have data, cluster train mounts it",)
 
 
 def machine(end: str) -> Resource:
