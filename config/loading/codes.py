@@ -234,10 +234,11 @@ CODES: dict[str, Code] = {
         remedy="Write `--set NAME=VALUE`, or `export NAME=VALUE` before.",
     ),
     "E228": Code(
-        "A part of a task of dstack or SkyPilot that gpuctl cannot carry out.",
+        "A part of a file of dstack, SkyPilot or Slurm that gpuctl cannot carry out.",
         "gpu: MI300X:8",
-        remedy="Change the task: the pages of [dstack's](../do/dstack.md) and"
-        " [SkyPilot's tasks](../do/skypilot.md) have an answer to each key.",
+        remedy="Change the file: the pages of [dstack's](../do/dstack.md) and"
+        " [SkyPilot's tasks](../do/skypilot.md) and of [Slurm's scripts](../do/slurm.md) have an"
+        " answer to each key or option.",
     ),
     "E229": Code(
         "A file of dstack that is no task.",
@@ -320,10 +321,10 @@ CODES: dict[str, Code] = {
         remedy="Compare it with the nearest names; a type that EC2 offers works.",
     ),
     "W206": Code(
-        "A key of a task of dstack or SkyPilot that gpuctl leaves out.",
+        "A part of a file of dstack, SkyPilot or Slurm that gpuctl leaves out.",
         "retry: true",
         remedy="Nothing, if the job does not need it: the pages of [dstack's](../do/dstack.md) and"
-        " [SkyPilot's tasks](../do/skypilot.md) say why.",
+        " [SkyPilot's tasks](../do/skypilot.md) and of [Slurm's scripts](../do/slurm.md) say why.",
     ),
     "W207": Code(
         "A key that neither the other tool nor gpuctl has; with `--strict` it is E101.",

@@ -40,13 +40,18 @@ def _ask_for_nothing(_: Document, __: Substitutions) -> Requires | None:
     return None
 
 
+def _is_yaml(_: str, __: str) -> Document | None:
+    return None
+
+
 @dataclass(frozen=True)
 class Format:
     """A format of another tool.
 
-    `title` is what messages call a file of it. `recognise` says whether a document is one, and
-    `read` makes a run file of it. `requirements` are what it asks of nodes, for `up --for` alone;
-    those that a run checks stand in the run file.
+    `title` is what messages call a file of it. Where its files are not YAML, `compose` makes a
+    document of a file's text and path; None for a text of another format. `recognise` says whether
+    a document is one, and `read` makes a run file of it. `requirements` are what it asks of nodes,
+    for `up --for` alone; those that a run checks stand in the run file.
 
     Formats of Kubernetes have `jobs`, the manifests that describe a run, and `parts`, others that
     a job uses, each with the message and hint for a file that has no job.
@@ -61,6 +66,7 @@ class Format:
     title: str
     recognise: Callable[[Document], bool]
     read: Callable[[Document, Substitutions], Reading]
+    compose: Callable[[str, str], Document | None] = _is_yaml
     requirements: Callable[[Document, Substitutions], Requires | None] = _ask_for_nothing
     jobs: tuple[ManifestKind, ...] = ()
     parts: Mapping[ManifestKind, tuple[str, str]] = field(default_factory=dict)

@@ -39,7 +39,8 @@ def read_job(path: Path) -> tuple[Document | None, list[Diagnostic]]:
 
     The job has the other documents in `beside`. Raises InputError for a file that cannot be read.
     """
-    documents, diagnostics = read_documents(path)
+    composers = [form.compose for form in formats()]
+    documents, diagnostics = read_documents(path, composers)
     if len(documents) < 2:
         return (documents[0] if documents else None), diagnostics
     if not all(is_manifest(document) for document in documents):

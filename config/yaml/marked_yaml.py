@@ -7,7 +7,7 @@ a boolean or null.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
@@ -156,10 +156,13 @@ def read_file(path: FilePath) -> tuple[Document | None, list[Diagnostic]]:
     return _only(*read_documents(path))
 
 
-def read_documents(path: FilePath) -> tuple[list[Document], list[Diagnostic]]:
+def read_documents(
+    path: FilePath, composers: Iterable[Callable[[str, str], Document | None]] = ()
+) -> tuple[list[Document], list[Diagnostic]]:
     """Return a file's documents, none if it cannot be read as YAML, and all diagnostics.
 
-    Empty documents are left out. Raises InputError for a file that cannot be read.
+    Empty documents are left out. Of a text that one of the `composers` reads, which get the text
+    and the path, its document alone is returned. Raises InputError for a file that cannot be read.
     """
     content = read_named_file(path, most=_LARGEST_FILE)
     try:
@@ -170,6 +173,10 @@ def read_documents(path: FilePath) -> tuple[list[Document], list[Diagnostic]]:
         column = len(before.rpartition(b"\n")[2].decode()) + 1
         message, hint = "the file is not UTF-8 text", "save it as UTF-8"
         return [], [Diagnostic(str(path), line, column, "E004", message, hint)]
+    for compose_text in composers:
+        document = compose_text(text, str(path))
+        if document is not None:
+            return [document], []
     return _read(text, str(path))
 
 

@@ -22,8 +22,9 @@ def test_links_name_their_page() -> None:
         "Remove it, or choose another name; docs/look-up/modes.md lists them by type."
     )
     assert explain("E228").remedy == (
-        "Change the task: the pages of dstack's (docs/do/dstack.md) and SkyPilot's tasks"
-        " (docs/do/skypilot.md) have an answer to each key."
+        "Change the file: the pages of dstack's (docs/do/dstack.md) and SkyPilot's tasks"
+        " (docs/do/skypilot.md) and of Slurm's scripts (docs/do/slurm.md) have an answer to each"
+        " key or option."
     )
 
 

@@ -16,6 +16,7 @@ STAND_INS = {
     "policy.json": "tests/provision/golden/policies/all.json",
     "run.yaml": "stacks/nccl-tests.yaml",
     "train.dstack.yml": "stacks/nccl-tests.dstack.yaml",
+    "job.sbatch": "tests/e2e/pair/foreign/ddp.sbatch",
     "task.yaml": "tests/e2e/pair/foreign/torchrun.sky.yaml",
 }
 """Files that pages name without showing them: any file of that kind."""

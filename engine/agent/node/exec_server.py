@@ -61,6 +61,10 @@ class Entrance:
             script = f'#!/bin/sh\nexec python3 -IS {shlex.quote(str(client))} {name} "$@"\n'
             (client.parent / name).write_text(script)
             (client.parent / name).chmod(0o755)
+        if "SLURM_JOB_NAME" in environment:  # a batch script of Slurm; many runs are none
+            from engine.agent.slurm.install import install  # noqa: PLC0415
+
+            install(client.parent)
         self._listener.open(AT_ONCE)
 
     def signal(self, number: int) -> None:

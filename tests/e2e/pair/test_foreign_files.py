@@ -1,4 +1,4 @@
-"""Files of dstack, SkyPilot, Kubeflow and Volcano, run as they are on two nodes of the lab.
+"""Files of dstack, SkyPilot, Slurm, Kubeflow and Volcano, run as they are on two nodes of the lab.
 
 Those in `foreign` have the keys and values of public ones (tests/formats/dstack_facts.yaml,
 manifest_corpus.py), and commands that print where they run. No registry is reachable and no GPU
@@ -16,7 +16,12 @@ from tests.e2e.conftest import Gpuctl, read_until, run_file
 pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 FOREIGN = Path(__file__).parent / "foreign"
-PLACEHOLDERS = ("IMAGE_URI=public.ecr.aws/hpc-cloud/nccl-tests:latest", "GPUS=2", "NODES=2")
+PLACEHOLDERS = (
+    "SLURM_ARRAY_TASK_ID=2",
+    "IMAGE_URI=public.ecr.aws/hpc-cloud/nccl-tests:latest",
+    "GPUS=2",
+    "NODES=2",
+)
 
 # The lines that the job prints, sorted. {ip0} and {host0} are those of node0.
 SAID = {
@@ -59,6 +64,42 @@ SAID = {
     ),
     "anyof.sky.yaml": ("[node0] head of 2",),
     "early.sky.yaml": ("[node0] head done", "[node1] worker done"),
+    "ddp.sbatch": (
+        "[node0] head {ip0} of 2",
+        "[node0] torchrun --nnodes 2 --node_rank 0 --rdzv_endpoint {ip0}:29500 on {host0}",
+        "[node0] torchrun --nnodes 2 --node_rank 1 --rdzv_endpoint {ip0}:29500 on {host1}",
+    ),
+    "ranks.sbatch": (
+        "[node0] 0: rank 0 of 4, local 0, master {ip0}",
+        "[node0] 1: rank 1 of 4, local 1, master {ip0}",
+        "[node0] 2: rank 2 of 4, local 0, master {ip0}",
+        "[node0] 3: rank 3 of 4, local 1, master {ip0}",
+        "[node0] gpuctl: module load python: there are no environment modules, nodes have their"
+        " software",
+    ),
+    "steps.sbatch": (
+        "[node0] server",
+        "[node0] server over",
+        "[node0] worker 0 on {host0}",
+        "[node0] worker 1 on {host1}",
+    ),
+    "tee.sbatch": (
+        "[node0] gpuctl: WARNING: as in Slurm the job counts as done; `set -e -o pipefail` in the"
+        " script makes a failed step the job's failure, except behind `&`, where `wait PID` has"
+        " its status",
+        "[node0] gpuctl: WARNING: step 0 failed with 3, and the script ended with 0: srun bash -c"
+        " [ $SLURM_PROCID = 1 ] && exit 3; echo rank 0 is done",
+        "[node0] log has 1 line",
+        "[node0] rank 0 is done",
+        "[node0] srun: error: {ip1}: task 1: Exited with exit code 3",
+    ),
+    "python.sbatch": ("[node0] lr 0.025", "[node0] task 2 of 4"),
+    "export.sbatch": (
+        "[node0] from 0",
+        "[node0] from 1",
+        "[node0] none",
+        "[node0] token *** epochs 3 in work slurm_script",
+    ),
     "mpijob.yaml": (
         "[node0] rank 0 on {host0}, prepared by busybox",
         "[node0] rank 1 on {host0}, prepared by busybox",
