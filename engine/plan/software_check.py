@@ -44,6 +44,8 @@ def missing_software(
     if run.image is not None or any(_OWN_VARIABLES & set(env) for env in roles):
         return
     needed, everything = set(_needed(run, texts, scripts)), (*texts, *scripts.values())
+    if "SLURM_JOB_NAME" in run.env:  # a batch script, which gets gpuctl's `srun`
+        needed.discard("slurm")
     if any(map(_FETCHES.search, everything)):
         return
     if any(map(_BRINGS_ITS_OWN.search, everything)):

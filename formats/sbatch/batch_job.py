@@ -6,6 +6,7 @@ sbatch(1) and src/sbatch/opt.c of SchedMD/slurm@284c3b95, read 2026-11-28.
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -37,7 +38,8 @@ def job(reading: BatchFile) -> dict[str, Any]:
     _check_script(reading)
     _check_options(reading)
     nodes = _nodes(reading)
-    variables = environment(reading) | _slurms(reading) | _array(reading)
+    travelling = environment(reading)
+    variables = travelling | _slurms(reading) | _array(reading)
     run: dict[str, Any] = {
         "type": "task",
         "name": _name(reading),
@@ -48,7 +50,7 @@ def job(reading: BatchFile) -> dict[str, Any]:
         "env": variables,
     }
     run |= _time(reading) | _requires(reading, nodes) | _outputs(reading) | _container(reading)
-    commands = [Placed(_commands(reading), (SCRIPT,))]
+    commands = [Placed(_commands(reading, travelling), (SCRIPT,))]
     return run | {"commands": commands, "roles": {"worker": {"commands": ["exec sleep infinity"]}}}
 
 
@@ -317,12 +319,14 @@ def _signal(reading: BatchFile) -> dict[str, Any]:
     }
 
 
-def _commands(reading: BatchFile) -> str:
+def _commands(reading: BatchFile, travelling: Iterable[str]) -> str:
     """Return the shell text that writes the script as a copy, and runs it as Slurm does."""
     names = ("output", "error", "input", "open-mode")
     settings: dict[str, Any] = {n: reading.option(n) for n in names if reading.option(n)}
     if reading.option("open-mode") not in ("", "append", "truncate"):
         reading.wrong("open-mode", "write append or truncate")
+    if travelled := sorted(name for name in travelling if not name.startswith("SLURM_")):
+        settings["travelled"] = travelled
     if on_node := _gpus_per_node(reading):
         settings["gpus_per_node"] = on_node
     settings |= {"time_s": reading.seconds("time")} | _signal(reading)

@@ -129,7 +129,7 @@ OPTIONS = (
     Option("tmp", "leaves out", "the cluster file has the disks"),
     Option("gres-flags", "leaves out", _BINDING),
     Option("propagate", "leaves out", "a job has the limits of its node", value="?"),
-    Option("profile", "leaves out", "`gpuctl metrics` has the node's counters"),
+    Option("profile", "leaves out", "`gpuctl top` and `report` have the nodes' counters"),
     Option("constraint", "leaves out", "the cluster file chooses the instance type", "C"),
     Option("prefer", "leaves out", "the cluster file chooses the instance type"),
     Option("cluster-constraint", "leaves out", "`--cluster` of gpuctl chooses a cluster"),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from engine.agent.slurm.names import environment_values, file_name, repeat_counts
-from engine.agent.slurm.srun import FAILED_STEPS, HOME
+from engine.agent.slurm.srun import FAILED_STEPS, HOME, TRAVELLED
 
 _OF_GROUP = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2")
 _DRAIN_S = 2.0  # for output of processes that outlive the script
@@ -73,6 +73,9 @@ def job_environment(given: dict[str, str], home: Path, settings: dict[str, Any])
         "ENVIRONMENT": "BATCH",
         "TMPDIR": given.get("TMPDIR", "/tmp"),  # noqa: S108
         HOME: str(home),
+        TRAVELLED: ",".join(settings.get("travelled", ())),
+        "BASH_ENV": str(home / "bash_env"),
+        "GPUCTL_SLURM_BASH_ENV": given.get("BASH_ENV", ""),
         "PATH": f"{home}:{given.get('PATH', '')}:{home / 'fallback'}",
     }
     environment = {**given, **own}

@@ -26,6 +26,14 @@ sys.path.insert(0, __file__.rpartition("/")[0])
 from engine.agent.slurm.start import main
 sys.exit(main(sys.argv[1:]))
 """
+_BASH_ENV = """\
+case :$PATH: in
+  *:{home}:*) ;;
+  *) PATH={home}:$PATH:{home}/fallback ;;
+esac
+[ -z "${{GPUCTL_SLURM_BASH_ENV-}}" ] || . "$GPUCTL_SLURM_BASH_ENV"
+"""
+"""A login shell (`#!/bin/bash -l`) has the PATH of /etc/profile, and reads BASH_ENV behind it."""
 _MODULE = """\
 #!/bin/sh
 echo "gpuctl: $(basename "$0") $*: there are no environment modules, nodes have their software" >&2
@@ -50,6 +58,7 @@ def install(folder: Path) -> None:
         words = f'exec python3 -IS {shlex.quote(str(start))} {name} "$@"'
         _write(home / name, f"#!/bin/sh\n{words}\n")
     _write(home / "ssh", f'#!/bin/sh\nexec {shlex.quote(str(folder / "ssh"))} "$@"\n')
+    (home / "bash_env").write_text(_BASH_ENV.format(home=home))
     (home / "fallback").mkdir(exist_ok=True)
     for name in ("module", "ml"):
         _write(home / "fallback" / name, _MODULE)

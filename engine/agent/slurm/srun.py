@@ -38,6 +38,8 @@ from engine.agent.slurm.resources import Resources
 from engine.agent.slurm.srun_options import NO_MPI, Options
 
 HOME = "GPUCTL_SLURM_HOME"
+TRAVELLED = "GPUCTL_SLURM_TRAVELLED"
+"""The variable with the names of those that came from the submitter's machine."""
 FAILED_STEPS = "failed-steps"
 _PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGTSTP")
 _BUSY_S = 0.2  # between two tries to get resources
@@ -236,6 +238,7 @@ class Step:
             "folder": self._folder(),
             "environment": environment,
             "is_bare": is_bare,
+            "travelled": os.environ.get(TRAVELLED, "").split(","),
             "is_unbuffered": self._options.has("unbuffered"),
         }
 

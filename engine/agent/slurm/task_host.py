@@ -51,7 +51,8 @@ class TaskHost:
     """The tasks of a step on this node.
 
     `spec` has `folder`, `environment`, and `tasks`: the number, command and variables of each.
-    With `is_bare` the node's environment counts, else that of srun.
+    With `is_bare` the node's environment counts, without what
+    `travelled` with the job, else that of srun.
     """
 
     def __init__(self, spec: dict[str, Any], writer: FrameWriter) -> None:
@@ -85,7 +86,8 @@ class TaskHost:
     def _start(self, number: int, own: dict[str, str]) -> threading.Thread | None:
         given: dict[str, str] = self._spec["environment"]
         if self._spec["is_bare"]:
-            environment = {**os.environ, **given, **own}
+            plain = {k: v for k, v in os.environ.items() if k not in self._spec["travelled"]}
+            environment = {**plain, **given, **own}
         else:
             node = {k: v for k, v in os.environ.items() if k.startswith(_OF_NODE)}
             environment = {**given, **node, **own}

@@ -49,6 +49,10 @@ def test_an_import_and_a_program_that_the_image_lacks_are_named_together() -> No
     )
 
 
+def test_a_batch_script_gets_srun_from_gpuctl() -> None:
+    assert warned("srun hostname", env={"SLURM_JOB_NAME": "job"}) == ()
+
+
 @pytest.mark.parametrize(
     ("command", "title"),
     [

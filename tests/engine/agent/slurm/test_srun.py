@@ -166,6 +166,19 @@ def test_export_chooses_the_variables_of_a_step(tmp_path: Path) -> None:
     assert ended.stdout == ["1 no 1000042", "1 2 1000042", "no 2 1000042", "no no 1000042"]
 
 
+def test_a_step_without_the_environment_lacks_what_travelled(tmp_path: Path) -> None:
+    job = SlurmJob(tmp_path, settings={"travelled": ["GPUCTL_NODE_NAME"]})
+    show = "bash -c 'echo ${GPUCTL_NODE_NAME-no}'"
+    ended = job.run(f"srun -n1 --export=NONE {show}\nsrun -n1 {show}")
+    assert ended.stdout == ["no", "10.0.0.1"]
+
+
+def test_a_login_shell_finds_srun(tmp_path: Path) -> None:
+    ended = SlurmJob(tmp_path).run("exec bash -lc 'srun -n1 echo $0; module load x'")
+    assert ended.stdout == ["bash"]
+    assert ended.stderr[-1].startswith("gpuctl: module load x: ")
+
+
 def test_signals_are_passed_on_to_the_tasks(tmp_path: Path) -> None:
     ended = SlurmJob(tmp_path).run(
         'srun bash -c \'trap "echo got; exit 0" USR1; touch up.$SLURM_PROCID;'
