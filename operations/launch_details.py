@@ -2,7 +2,7 @@
 
 from time import time
 
-from engine.agent.notify.notices import json_body, slack_body
+from engine.agent.notify.notices import body
 from engine.contract.plan import LaunchPlan
 from engine.plan.notification_examples import examples
 from engine.plan.remote_paths import work_folder
@@ -17,5 +17,5 @@ def notification_bodies(plan: LaunchPlan) -> tuple[str, ...]:
     bodies = []
     for target in plan.notify:
         first = next(notice for notice in notices if notice.event in target.on)
-        bodies.append(slack_body(first) if target.form == "slack" else json_body(first))
+        bodies.append(body(target.form, first))
     return tuple(bodies)

@@ -64,7 +64,10 @@ def _notifications(plan: "LaunchPlan") -> list[str]:
     bodies = launch_details.notification_bodies(plan)
     for index, (target, body) in enumerate(zip(plan.notify, bodies, strict=True)):
         to = f"secret {target.to_secret}" if target.to_secret else target.to
-        what = "command" if target.form == "command" else f"webhook in the form {target.form}"
+        what = f"webhook in the form {target.form}"
+        if target.form in ("command", "email"):
+            what = target.form
+        to += f", to {target.values['to']}" if target.form == "email" else ""
         lines.append(f"notify[{index}] {what}, on {', '.join(target.on)}: {to}")
         lines.append(f"  {body}")
     return lines

@@ -31,6 +31,12 @@ EVENTS: tuple[NotifyEvent, ...] = (
 MOST_TARGETS = 10
 HEADER = "[A-Za-z0-9-]{1,64}"
 SLACK_HOSTS = ("hooks.slack.com", "hooks.slack-gov.com")
+MAIL_HOST = r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$"
+MAIL_ADDRESS = r"^[A-Za-z0-9._%+=-]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$"
+NOTIFY_FORMS = {
+    MAIL_HOST: "a host's name or IPv4 address, without a port",
+    MAIL_ADDRESS: "one address such as me@example.com, without a name",
+}
 _INSIDE = (".local", ".localhost", ".internal", ".lan", ".home.arpa")
 
 
@@ -121,8 +127,28 @@ HeaderValue = Annotated[
 Headers = Annotated[dict[str, HeaderValue], AfterValidator(_checked_headers)]
 
 
+class Email(Model):
+    """An e-mail by an SMTP server, such as that of Amazon SES, over TLS."""
+
+    host: Annotated[str, Field(pattern=MAIL_HOST)] = Field(
+        description="The server: of SES `email-smtp.REGION.amazonaws.com`."
+    )
+    port: Annotated[int, Field(ge=1, le=65535)] = Field(
+        default=587,
+        description="Its port. 465 and 2465 begin with TLS, all others with STARTTLS.",
+    )
+    sender: Annotated[str, Field(pattern=MAIL_ADDRESS)] = Field(
+        description="The sender's address, which SES has to know."
+    )
+    to: tuple[Annotated[str, Field(pattern=MAIL_ADDRESS)], ...] = Field(
+        min_length=1, max_length=MOST_TARGETS, description="Who gets it."
+    )
+    user: Secret = Field(description="The SMTP user: `{secret: NAME}`.")
+    password: Secret = Field(description="The SMTP password: `{secret: NAME}`.")
+
+
 class Notify(Model):
-    """A target of notifications: a webhook, or a command on the head."""
+    """A target of notifications: a webhook, a command on the head, or an e-mail."""
 
     webhook: Webhook | None = Field(
         default=None,
@@ -141,6 +167,7 @@ class Notify(Model):
     env: Env = Field(
         default={}, description="Variables of the command; a value may be `{secret: NAME}`."
     )
+    email: Email | None = Field(default=None, description="An e-mail by an SMTP server.")
     on: tuple[NotifyEvent, ...] = Field(
         default=EVENTS,
         min_length=1,

@@ -23,14 +23,14 @@ def notify_mistakes(data: Data) -> Iterator[Mistake]:
 
 
 def _target(target: dict[Any, Any], name: str, at: Path) -> Iterator[Mistake]:
-    has = [key for key in ("webhook", "command") if target.get(key) is not None]
+    has = [key for key in ("webhook", "command", "email") if target.get(key) is not None]
     if not has:
-        hint = "add `webhook: {secret: NAME}` or `command: …`"
-        yield Mistake("E102", f"'{name}' has neither a webhook nor a command", hint, at)
+        hint = "add `webhook: {secret: NAME}`, `command: …` or `email: {…}`"
+        yield Mistake("E102", f"'{name}' has no webhook, command or email", hint, at)
         return
     if has[1:]:
-        hint = "write two entries of `notify`"
-        yield Mistake("E223", f"'{name}' has a webhook and a command", hint, (*at, "command"))
+        hint = "write an entry of `notify` for each"
+        yield Mistake("E223", f"'{name}' has {' and '.join(has)}", hint, (*at, has[1]))
         return
     for key, needs in _NEEDS.items():
         if key in target and has != [needs]:

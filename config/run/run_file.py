@@ -17,7 +17,7 @@ from config.run.container_fields import CONTAINER_FORMS, Port, RegistryAuth, Vol
 from config.run.elastic import MOST_NODES, NNODES, NodeCount
 from config.run.env import NAME_FORM, Env, EnvName, SweptText
 from config.run.image_reference import IMAGE_FORM, IMAGE_REFERENCE, ImageName
-from config.run.notify import RunNotify
+from config.run.notify import NOTIFY_FORMS, RunNotify
 from config.run.requirements import REQUIREMENT_FORMS, Requires
 from config.run.retry import MaxDuration, NoOutputTimeout, RunRetry, StartupTimeout
 from config.run.size import SIZE, Size
@@ -67,7 +67,7 @@ FORMS = {
     IMAGE_REFERENCE: IMAGE_FORM,
     f"^{NAME_FORM}$": "letters, digits and _, with no digit first",
 }
-FORMS |= CONTAINER_FORMS | REQUIREMENT_FORMS | CODE_FORMS
+FORMS |= CONTAINER_FORMS | REQUIREMENT_FORMS | CODE_FORMS | NOTIFY_FORMS
 """The patterns of a run file in words, without those that it shares with the cluster file."""
 
 ENDPOINT_PORT = Annotated[int, Field(ge=1024, le=65535)]

@@ -97,14 +97,15 @@ class NetworkPlan:
 
 @dataclass(frozen=True)
 class NotifyPlan:
-    """A target of notifications. `to` is a URL or a command.
+    """A target of notifications. `to` is a URL, a command, or an SMTP server as `HOST:PORT`.
 
     `to` is empty if the URL is the secret `to_secret`. `on` are the events of which it is notified.
-    `values` are headers of a POST, or variables of a command; `secrets` maps more of them to the
-    names of secrets.
+    `values` are headers of a POST, variables of a command, or an e-mail's `sender` and `to` (commas
+    between); `secrets` maps more of them to the names of secrets, as an e-mail's `user` and
+    `password`.
     """
 
-    form: Literal["json", "slack", "command"]
+    form: Literal["json", "slack", "command", "email"]
     on: tuple[str, ...]
     to: str = ""
     to_secret: str = ""

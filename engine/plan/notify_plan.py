@@ -5,12 +5,14 @@ from urllib.parse import urlsplit
 
 from config.errors import InputError
 from config.run.env import Secret
-from config.run.notify import SLACK_HOSTS, Notify, url_mistake
+from config.run.notify import SLACK_HOSTS, Email, Notify, url_mistake
 from engine.contract.plan import NotifyPlan
 
 
 def notify_plan(target: Notify) -> NotifyPlan:
     """Return the plan of one entry of `notify`."""
+    if target.email is not None:
+        return _email_plan(target.email, target)
     named = target.env if target.command else target.headers
     to = target.command or target.webhook
     assert to is not None  # config/run/notify_rules.py
@@ -24,6 +26,16 @@ def notify_plan(target: Notify) -> NotifyPlan:
     )
 
 
+def _email_plan(email: Email, target: Notify) -> NotifyPlan:
+    return NotifyPlan(
+        form="email",
+        to=f"{email.host}:{email.port}",
+        values={"sender": email.sender, "to": ",".join(email.to)},
+        secrets={"user": email.user.secret, "password": email.password.secret},
+        on=target.on,
+    )
+
+
 def secret_names(targets: tuple[NotifyPlan, ...]) -> set[str]:
     """Return the names of the secrets that notifications need."""
     names = {secret for target in targets for secret in target.secrets.values()}
@@ -31,7 +43,7 @@ def secret_names(targets: tuple[NotifyPlan, ...]) -> set[str]:
 
 
 def check_secrets(targets: tuple[NotifyPlan, ...], values: Mapping[str, str]) -> None:
-    """Raise InputError for a secret that cannot be a webhook's URL or a header.
+    """Raise InputError for a secret that cannot be a webhook's URL, a header or an SMTP login.
 
     The messages do not have the value.
     """
@@ -42,7 +54,8 @@ def check_secrets(targets: tuple[NotifyPlan, ...], values: Mapping[str, str]) ->
             _check_url(f"notify[{index}]", target, values[target.to_secret])
         for name, secret in target.secrets.items():
             if not (values[secret].isascii() and values[secret].isprintable()):
-                place = f"notify[{index}].headers.{name}"
+                key = "email" if target.form == "email" else "headers"
+                place = f"notify[{index}].{key}.{name}"
                 message = f"secret {secret} ({place}) is not one line of ASCII"
                 raise InputError(message, "set it to what the server expects")
 

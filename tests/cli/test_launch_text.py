@@ -102,15 +102,20 @@ def test_targets_of_notifications_and_what_they_get_first(
             NotifyPlan(form="slack", to_secret="HOOK", on=("start", "end")),
             NotifyPlan(form="command", to="mail me", secrets={"K": "KEY"}, on=("end",)),
             NotifyPlan(form="json", to="https://a.example/x", on=("failure",)),
+            NotifyPlan(form="email", to="mail:587", values={"to": "a@b.c"}, on=("start",)),
         ),
     )
     show(plan, Output())
-    lines = capsys.readouterr().out.splitlines()[4:10]
+    lines = capsys.readouterr().out.splitlines()[4:12]
     assert lines[:3] == [
         "notify[0] webhook in the form slack, on start, end: secret HOOK",
         '  {"text": "run job-000001 on cluster demo has started on 2 nodes"}',
         "notify[1] command, on end: mail me",
     ]
+    assert lines[6] == "notify[3] email, on start: mail:587, to a@b.c"
+    assert (
+        json.loads(lines[7])["subject"] == "run job-000001 on cluster demo has started on 2 nodes"
+    )
     assert lines[4] == "notify[2] webhook in the form json, on failure: https://a.example/x"
     ended, failed = json.loads(lines[3]), json.loads(lines[5])
     assert (ended["event"], failed["event"]) == ("end", "failure")

@@ -68,9 +68,9 @@ NOTIFY_CASES: list[tuple[str, list[str]]] = [
     (
         TASK + "  - {on: [end]}\n  - {webhook: {secret: A}, command: x}\n",
         [
-            "5:5: E102 'notify[0]' has neither a webhook nor a command; add `webhook: {secret:"
-            " NAME}` or `command: …`",
-            "6:37: E223 'notify[1]' has a webhook and a command; write two entries of `notify`",
+            "5:5: E102 'notify[0]' has no webhook, command or email; add `webhook: {secret:"
+            " NAME}`, `command: …` or `email: {…}`",
+            "6:37: E223 'notify[1]' has webhook and command; write an entry of `notify` for each",
         ],
     ),
     (
@@ -100,8 +100,24 @@ NOTIFY_CASES: list[tuple[str, list[str]]] = [
         ],
     ),
     (
+        TASK + "  - email: {host: 'a:25', sender: Ann <a@b.c>, to: [], user: {secret: U},"
+        " password: hidden}\n",
+        [
+            "5:19: E203 'notify[0].email.host' is 'a:25'; write a host's name or IPv4 address,"
+            " without a port",
+            "5:35: E203 'notify[0].email.sender' is 'Ann <a@b.c>'; write one address such as"
+            " me@example.com, without a name",
+            "5:52: E202 'notify[0].email.to' is empty; write at least one entry or letter",
+            "5:85: E103 'notify[0].email.password' is ***, must be a mapping; write {secret: NAME}"
+            " for the secret of that name",
+        ],
+    ),
+    (
         TASK + "  - {webhook: {secret: A}, colour: red}\n",
-        ["5:28: E101 unknown key 'colour'; allowed here: webhook, form, headers, command, env, on"],
+        [
+            "5:28: E101 unknown key 'colour'; allowed here: webhook, form, headers, command, env,"
+            " email, on"
+        ],
     ),
     (
         TASK.replace("notify:\n", "notify: {webhook: {secret: A}}\n"),

@@ -29,6 +29,7 @@ Message = dict[str, Any]
 INTERRUPTIONS = 10
 """Interrupted nodes of a run that have a notification each: AWS may reclaim a whole fleet."""
 LONGEST_REASON = 2000  # characters
+LONGEST_SUBJECT = 200  # characters
 SCHEMA_VERSION = 1
 
 
@@ -181,6 +182,33 @@ def slack_body(notice: Notice) -> str:
     """
     text = notice.text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return json.dumps({"text": text})
+
+
+def email_body(notice: Notice) -> str:
+    """Return the parts of an e-mail as JSON: an id, the subject in one line, and the text."""
+    details = {"event": notice.event, "time": iso(notice.time), **notice.fields}
+    lines = [
+        f"{name}: {', '.join(value) if isinstance(value, list) else value}"
+        for name, value in details.items()
+        if value not in (None, "")
+    ]
+    subject = " ".join(notice.text.split())
+    if len(subject) > LONGEST_SUBJECT:
+        subject = f"{subject[: LONGEST_SUBJECT - 1]}…"
+    mail = {
+        "id": f"{notice.fields['run_id']}.{notice.number}",
+        "subject": subject,
+        "text": "\n".join([notice.text, "", *lines, ""]),
+    }
+    return json.dumps(mail)
+
+
+_BODIES: dict[str, Callable[[Notice], str]] = {"slack": slack_body, "email": email_body}
+
+
+def body(form: str, notice: Notice) -> str:
+    """Return what a target of the form gets of the notice."""
+    return _BODIES.get(form, json_body)(notice)
 
 
 def variables(notice: Notice) -> dict[str, str]:

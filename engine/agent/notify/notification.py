@@ -10,12 +10,15 @@ import http.client
 import json
 import os
 import re
+import smtplib
 import socket
 import ssl
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+from email.message import EmailMessage
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,9 @@ SOCKET_S = 4.0
 """Seconds for each step of a POST; the supervisor bounds the whole."""
 _KEPT = 1000  # bytes of a command's last error output
 _SLACKS_ERROR = re.compile(r"[a-z_]{2,40}")
+TLS_PORTS = (465, 2465)
+"""The ports on which a mail server begins with TLS; on others it is asked for by STARTTLS. SES has
+587 and 2587 too: SES Developer Guide, "Connecting to an Amazon SES SMTP endpoint" (2026-11-29)."""
 _PASSING = (408, 429)  # of the statuses 4xx, those that a later try may not get
 
 
@@ -36,7 +42,8 @@ def deliver(_: Path) -> int:
     is the time that the server wants to have before.
     """
     order: Message = json.load(sys.stdin)
-    result = run_command(order) if order["form"] == "command" else post(order)
+    send = {"command": run_command, "email": send_email}.get(order["form"], post)
+    result = send(order)
     sys.stdout.write(json.dumps(result) + "\n")
     return 0
 
@@ -113,9 +120,72 @@ def _status(error: Any, form: str) -> Message:
     return _result(text, is_final=is_final, after_s=int(wait) if wait.isdecimal() else 0)
 
 
+def send_email(order: Message, socket_s: float = SOCKET_S) -> Message:
+    """Send the body by SMTP, over TLS alone. Each step may take `socket_s`."""
+    values, mail = order["values"], json.loads(order["body"])
+    recipients = values["to"].split(",")
+    message = EmailMessage()
+    message["From"], message["To"] = values["sender"], ", ".join(recipients)
+    message["Subject"], message["Date"] = mail["subject"], formatdate()
+    message["Message-ID"] = f"<{mail['id']}@gpuctl>"
+    message.set_content(mail["text"])
+    try:
+        with _mail_server(order["to"], socket_s) as server:
+            server.login(values["user"], values["password"])
+            refused = server.send_message(message, values["sender"], recipients)
+    except smtplib.SMTPException as error:
+        return _mail_error(error)
+    except (OSError, ValueError) as error:
+        return _result(_describe(error, socket_s))
+    if refused:
+        return _mail_error(smtplib.SMTPRecipientsRefused(refused), is_final=True)
+    return _result()
+
+
+def _mail_server(to: str, socket_s: float) -> smtplib.SMTP:
+    """Return a connection with TLS to the server at `HOST:PORT`; its certificate is checked."""
+    host, _, port = to.rpartition(":")
+    context = ssl.create_default_context()
+    name = socket.gethostname()  # smtplib would ask a resolver, which may take long
+    if int(port) in TLS_PORTS:
+        return smtplib.SMTP_SSL(host, int(port), name, timeout=socket_s, context=context)
+    server = smtplib.SMTP(host, int(port), name, timeout=socket_s)
+    try:
+        server.starttls(context=context)
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+def _mail_error(error: smtplib.SMTPException, *, is_final: bool = False) -> Message:
+    """Return the result of a refusal; another try is in vain after a status 5xx."""
+    if isinstance(error, smtplib.SMTPAuthenticationError):
+        text = f"SMTP {error.smtp_code}: the server does not accept user and password"
+        return _result(text, is_final=error.smtp_code >= 500)
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        refused = error.recipients
+        code, reason = next(iter(refused.values()))
+        text = f"SMTP {code} for {', '.join(refused)}{_mail_reason(reason)}"
+        return _result(text, is_final=is_final or all(c >= 500 for c, _ in refused.values()))
+    if isinstance(error, smtplib.SMTPResponseException):
+        text = f"SMTP {error.smtp_code}{_mail_reason(error.smtp_error)}"
+        return _result(text, is_final=error.smtp_code >= 500)
+    if isinstance(error, smtplib.SMTPNotSupportedError):
+        return _result("the server offers no TLS, or no login", is_final=True)
+    return _result("the server closed the connection")
+
+
+def _mail_reason(reason: Any) -> str:
+    """Return a server's reason in one line, such as SES's `Email address is not verified`."""
+    text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+    return f": {' '.join(text.split())[:200]}"
+
+
 def _describe(error: Exception, socket_s: float) -> str:
     """Return the error in words that have nothing of the URL."""
-    cause = getattr(error, "reason", error)  # urllib's URLError has the error of the socket
+    # urllib's URLError has the error of the socket.
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"the server's certificate is not valid: {cause.verify_message}"
     if isinstance(cause, ssl.SSLError):
@@ -126,4 +196,4 @@ def _describe(error: Exception, socket_s: float) -> str:
         return f"no answer within {socket_s:g} s"
     if isinstance(cause, OSError) and cause.errno:
         return os.strerror(cause.errno).lower()
-    return f"no HTTP answer ({type(cause).__name__})"
+    return f"no valid answer ({type(cause).__name__})"

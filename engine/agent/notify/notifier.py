@@ -25,7 +25,7 @@ from engine.agent.journal.redaction import Redaction
 from engine.agent.node.process_group import ProcessGroup
 from engine.agent.notify.budget import watch_budget
 from engine.agent.notify.lifetime import TIMER, watch_lifetime
-from engine.agent.notify.notices import Notice, Notices, json_body, slack_body, variables, wants
+from engine.agent.notify.notices import Notice, Notices, body, variables, wants
 from engine.contract.event import Event
 from engine.contract.head_events import (
     BudgetNearing,
@@ -253,7 +253,7 @@ class Notifier:
             "to": self._secrets[target.to_secret] if target.to_secret else target.to,
             "values": {**target.values, **named},
             "variables": variables(notice) if form == "command" else {},
-            "body": slack_body(notice) if form == "slack" else json_body(notice),
+            "body": body(form, notice),
         }
 
     def _redacted(self, notice: Notice) -> Notice:

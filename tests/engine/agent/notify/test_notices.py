@@ -10,6 +10,7 @@ from config.run.notify import EVENTS
 from engine.agent.notify.notices import (
     Notice,
     Notices,
+    email_body,
     json_body,
     slack_body,
     variables,
@@ -65,6 +66,12 @@ def test_the_page_has_the_body_of_every_event(event: str) -> None:
 def test_the_page_has_slacks_body() -> None:
     *_, failure, _ = examples(PLAN, AT)
     assert f"```json\n{slack_body(failure)}\n```" in PAGE.read_text(), slack_body(failure)
+
+
+def test_the_page_has_the_text_of_an_email() -> None:
+    *_, failure, _ = examples(PLAN, AT)
+    text = json.loads(email_body(failure))["text"]
+    assert f"```\n{text}```" in PAGE.read_text(), text
 
 
 def test_slacks_special_characters() -> None:
