@@ -39,7 +39,7 @@ def nodes_of_file(context: typer.Context) -> list[str]:
     """Return the names of the nodes of the cluster file on the line, and `all`."""
     path = context.params.get("file")
     text = ""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError):  # the command says what is wrong with the file
         text = read_regular(Path(str(path))).decode()
     name = re.search(r"^name: *['\"]?([A-Za-z0-9-]+)", text, re.MULTILINE)
     known = _nodes(context, name[1]) if name else []

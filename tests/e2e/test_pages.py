@@ -60,6 +60,7 @@ NOT_RUN = {
     r"gpuctl top train.*": "the run has ended by then",
     r"gpuctl stop RUN": "the run has ended by then",
     r"gpuctl lab (stop|images).*": "the tests' lab stays up, with its images",
+    r"gpuctl (validate|run) job.sbatch.*": "tests/e2e/pair/test_foreign_files.py",
     r"gpuctl --lab-name b .*": "tests/e2e/test_two_labs.py",
     r"gpuctl --lab (up|run) .*frameworks.*": "tests/e2e/test_modes.py",
 }

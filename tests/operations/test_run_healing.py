@@ -37,7 +37,7 @@ class Cloud:
         self.answers: list[str] = []
         self.calls: list[Any] = []
         record = SimpleNamespace(resolved=SimpleNamespace(cluster="the cluster file"))
-        self.made = ["up", ("join", "node1", record)]
+        self.made = ["up", ("join", "node1")]
 
         async def report(head: Head, addresses: dict[str, str]) -> None:
             self.calls.append((head._run_id, addresses))
@@ -85,8 +85,8 @@ class Cloud:
         self.is_gone = False
         return THERE
 
-    def _join(self, _: object, names: Collection[str], record: object, __: object) -> None:
-        self.calls.append(("join", *names, record))
+    def _join(self, _: object, names: Collection[str], __: object) -> None:
+        self.calls.append(("join", *names))
 
     def heal(self, *events: Any) -> None:
         """Let a client see the events, and wait until it has nothing to do any more."""

@@ -198,7 +198,7 @@ class Batch:
 
     def _open(self, pattern: str) -> IO[bytes] | None:
         path = Path(file_name(pattern, environment_values(self._environment)))
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # opening the file says what is wrong
             path.parent.mkdir(parents=True, exist_ok=True)
         mode = "ab" if self._settings.get("open-mode") == "append" else "wb"
         try:
@@ -215,7 +215,7 @@ class Batch:
     def _copy(self, stream: IO[bytes], shown: IO[bytes], file: IO[bytes] | None) -> None:
         while data := os.read(stream.fileno(), 65536):
             with self._lock:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # nobody reads any more; the file has it
                     shown.write(data)
                     shown.flush()
                 with contextlib.suppress(OSError):  # its disk is full
@@ -242,7 +242,7 @@ class Batch:
                 self._process.send_signal(int(number))
         else:
             for pid in self._steps():
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # the step has ended
                     os.kill(pid, int(number))
 
     def _steps(self) -> list[int]:

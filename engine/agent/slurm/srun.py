@@ -130,7 +130,7 @@ class Step:
         threading.Thread(target=self._send_input, daemon=True).start()
         self._wait(readers)
         for process in processes:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the task host has ended
                 assert process.stdin is not None
                 process.stdin.close()
             process.wait()
@@ -297,7 +297,7 @@ class Step:
                 stream = sys.stderr.buffer if kind == STDERR else sys.stdout.buffer
             else:
                 stream = self._file(mode, task)
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(BrokenPipeError):  # nobody reads any more, as in `| head`
                 stream.write(data)
                 stream.flush()
 

@@ -80,7 +80,7 @@ class TaskHost:
             processes = dict(self._processes)
         for own, process in processes.items():
             if task in (EVERY, own):
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # the task has ended
                     os.killpg(process.pid, number)
 
     def _start(self, number: int, own: dict[str, str]) -> threading.Thread | None:
