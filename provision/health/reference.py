@@ -9,7 +9,7 @@ from itertools import groupby
 from config.generated_page import GeneratedPage
 from config.xid import UNKNOWN, XIDS
 from provision.health.rules import DEEP_RULES, RULES
-from provision.health.rules.xid import SEVERITIES
+from provision.health.rules.gpus import XID_SEVERITIES
 
 CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
 
@@ -38,7 +38,7 @@ def _xid_errors() -> Iterator[str]:
     for entry, rows in groupby(XIDS.items(), key=lambda row: row[1]):
         numbers = ", ".join(str(number) for number, _ in rows)
         bucket = f"`{entry.bucket}`" if entry.bucket else "none"
-        severity = SEVERITIES.get(entry.action, "watch")
+        severity = XID_SEVERITIES.get(entry.action, "watch")
         yield f"| {numbers} | {entry.meaning} | {bucket} | {severity} |"
 
 

@@ -13,7 +13,7 @@ from provision.health.gather import gather
 from provision.health.judge import findings
 from provision.health.model import AllFacts, Expected, Finding
 from provision.health.rules import DEEP_RULES, RULES
-from provision.health.rules.in_time import RULE as IN_TIME
+from provision.health.rules.system import IN_TIME
 from provision.setup.reach import reach_every_node
 from provision.setup.software.gpu_hardware import hardware
 from provision.setup.software.script import DEBIAN

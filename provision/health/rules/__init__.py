@@ -1,57 +1,30 @@
-"""The table of rules, in the order of findings: one file each."""
+"""The table of rules, in the order of findings."""
 
 from provision.health.model import Rule
-from provision.health.rules import (
-    clock,
-    dcgm,
-    disk,
-    driver,
-    ecc,
-    efa,
-    fabric_manager,
-    gpudirect,
-    gpus,
-    in_time,
-    loopback,
-    memlock,
-    mounts,
-    names,
-    node_ssh,
-    nvlink,
-    pairs,
-    persistence,
-    row_remapping,
-    software,
-    throttling,
-    versions,
-    xid,
+from provision.health.rules import gpus, network, system
+
+RULES: tuple[Rule, ...] = (
+    system.IN_TIME,
+    gpus.GPUS,
+    gpus.DRIVER,
+    gpus.FABRIC_MANAGER,
+    gpus.NVLINK,
+    gpus.ECC,
+    gpus.ROW_REMAPPING,
+    gpus.XID,
+    gpus.THROTTLING,
+    gpus.PERSISTENCE,
+    network.EFA,
+    network.GPUDIRECT,
+    network.MEMLOCK,
+    system.SOFTWARE,
+    system.MOUNTS,
+    system.VERSIONS,
+    system.CLOCK,
+    network.NAMES,
+    network.NODE_SSH,
+    system.DISK,
 )
 
-RULES: tuple[Rule, ...] = tuple(
-    module.RULE
-    for module in (
-        in_time,
-        gpus,
-        driver,
-        fabric_manager,
-        nvlink,
-        ecc,
-        row_remapping,
-        xid,
-        throttling,
-        persistence,
-        efa,
-        gpudirect,
-        memlock,
-        software,
-        mounts,
-        versions,
-        clock,
-        names,
-        node_ssh,
-        disk,
-    )
-)
-
-DEEP_RULES: tuple[Rule, ...] = (dcgm.RULE, loopback.RULE, pairs.RULE)
+DEEP_RULES: tuple[Rule, ...] = (gpus.DCGM, network.LOOPBACK, network.PAIRS)
 """The rules of `--deep`: their facts take minutes, and no run can use the nodes meanwhile."""

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.errors import GpuctlError, NodeError
+from provision.health import rules
 from provision.health.dcgm_output import DcgmFailure
 from provision.health.facts import Disk, Loopback, NodeFacts, RemappedRows, read
 from provision.health.judge import findings, offset
-from provision.health.model import SEVERITIES, AllFacts, Severity
+from provision.health.model import SEVERITIES, AllFacts, Rule, Severity
 from provision.health.rules import DEEP_RULES, RULES
 from tests.provision.health.examples import ADDRESSES, GOOD, P4D, answer, found, section, texts
 
@@ -281,7 +282,10 @@ def test_the_table_is_whole() -> None:
     assert len({rule.id for rule in RULES}) == len(RULES)
     for rule in (*RULES, *DEEP_RULES):
         assert all((rule.reads, rule.expects, rule.remedy, rule.source)), rule.id
-    files = {
-        path.stem for path in (Path(__file__).parents[3] / "provision/health/rules").glob("*.py")
+    defined = {
+        rule
+        for module in (rules.gpus, rules.network, rules.system)
+        for rule in vars(module).values()
+        if isinstance(rule, Rule)
     }
-    assert files - {"__init__"} == {rule.id.replace("-", "_") for rule in (*RULES, *DEEP_RULES)}
+    assert defined == {*RULES, *DEEP_RULES}
