@@ -1,6 +1,5 @@
 """The options that commands share, and the combined options of one command line."""
 
-import shlex
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ import typer
 from cli.command_log import LEVELS, CommandLog, start
 from cli.output import Output
 from config.errors import InputError
-from operations.chosen_target import DEFAULT_LAB, ChosenTarget, Places, choose
+from operations.chosen_target import DEFAULT_LAB, ChosenTarget, Places, choose, command
 
 _NOT_LOGGED = ("config", "ssm-proxy")
 """A command that reports wrong settings itself, and what ssh calls for each connection."""
@@ -99,16 +98,9 @@ class Options:
     @property
     def program(self) -> str:
         """Return `gpuctl` with the given options that choose the target, for a shell."""
-        words = ["gpuctl"]
-        if self.lab_name is not None:
-            words += ["--lab-name", self.lab_name]
-        elif self.lab:
-            words.append("--lab")
-        for name in ("region", "profile", "backend"):
-            value = getattr(self, name)
-            if value is not None:
-                words += [f"--{name}", value]
-        return shlex.join(words)
+        lab = ["--lab"] if self.lab else []
+        lab = lab if self.lab_name is None else ["--lab-name", self.lab_name]
+        return command(lab, region=self.region, profile=self.profile, backend=self.backend)
 
 
 SHARED = frozenset(Options.__dataclass_fields__) - {"command", "has_terraform_codes", "log"}

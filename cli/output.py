@@ -47,7 +47,11 @@ class Output:
                 self.say(text)
 
     def say(self, text: str) -> None:
-        """Print a part of a result on stdout; nothing with `as_json`."""
+        """Print a part of a result on stdout, in gpuctl's own words; nothing with `as_json`."""
+        self.pass_on(self.with_options(text))
+
+    def pass_on(self, text: str) -> None:
+        """Print what a job or a node printed, or a file's text; nothing with `as_json`."""
         if not self.as_json:
             print_line(self.visible(text))
 
@@ -77,7 +81,7 @@ class Output:
             raise InputError("--watch needs a terminal", "leave it out, and repeat the command")
         with suppress(KeyboardInterrupt):  # the ordinary end of a live table
             while True:
-                self.redraw(lines())
+                self.redraw([self.with_options(line) for line in lines()])
                 time.sleep(every_s)
 
     def note(self, text: str) -> None:
@@ -87,7 +91,7 @@ class Output:
         """
         if not self.is_quiet:
             with suppress(OSError, OutputError):  # the result raises it
-                self.say(self.with_options(text))
+                self.say(text)
 
     def warn(self, text: str) -> None:
         """Print one line of warning on stderr."""

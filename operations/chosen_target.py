@@ -1,6 +1,9 @@
 """The target of a command: AWS, or a lab of this machine."""
 
+import itertools
+import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +45,12 @@ class ChosenTarget:
     def state(self) -> Path:
         """Return the folder with gpuctl's records of this target, also of a lab that is down."""
         return self.lab.state if self.lab else state_home() / "aws"
+
+    @property
+    def command(self) -> str:
+        """Return `gpuctl` with the options that choose this target, for a shell."""
+        lab = self.lab.options if self.lab else ()
+        return command(lab, region=self.region, profile=self.profile, backend=self.backend)
 
     @property
     def chosen_lab(self) -> Places:
@@ -135,6 +144,12 @@ class ChosenTarget:
                 "the lab is not running, so no cluster exists in it",
                 f"start one with `gpuctl {options} up FILE`",
             )
+
+
+def command(lab: Sequence[str], **options: str | None) -> str:
+    """Return `gpuctl` with the options of a lab and those that are not None, for a shell."""
+    given = [(f"--{name}", value) for name, value in options.items() if value is not None]
+    return shlex.join(["gpuctl", *lab, *itertools.chain.from_iterable(given)])
 
 
 def choose(

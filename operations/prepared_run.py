@@ -113,7 +113,7 @@ def prepare(
     sweep = plan.sweep
     if sweep is not None and chosen.lab is not None:  # the bandwidths are those of a lab
         sweep = replace(sweep, is_stand_in=True)
-    plan = replace(plan, sweep=sweep, queue=queue, budget=budget)
+    plan = replace(plan, sweep=sweep, queue=queue, budget=budget, gpuctl=chosen.command)
     return PreparedRun(
         run,
         plan,

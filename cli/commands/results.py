@@ -70,7 +70,7 @@ def results(
         document = {"baseline": keep_baseline, "run_id": record.run_id}
         out.show(document, [f"Baseline {keep_baseline} is run {record.run_id}."])
     elif csv:
-        out.say(tables.csv_text(record.run_id, measured.tables(chosen, record)))
+        out.pass_on(tables.csv_text(record.run_id, measured.tables(chosen, record)))
     elif plot:
         lines = drawing.plot_lines(measured.tables(chosen, record))
         out.say("\n".join(lines).lstrip("\n") or "It printed no nccl-tests table.")

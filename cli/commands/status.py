@@ -11,7 +11,6 @@ from cli.render import status as render
 from operations import status as operation
 
 if TYPE_CHECKING:
-    from cli.output import Output
     from operations.status import ClusterStatus, Overview
 
 
@@ -35,10 +34,10 @@ def status(
     """
     chosen, out = chosen_target(context), output(context)
     if watch:
-        out.watch(lambda: _lines(operation.overview(chosen), cluster, out))
+        out.watch(lambda: _lines(operation.overview(chosen), cluster))
         return
     overview = operation.overview(chosen)
-    lines = _lines(overview, cluster, out)
+    lines = _lines(overview, cluster)
     for error in overview.record_errors:
         out.warn(str(error))
     out.show([_document(status, overview) for status in _named(overview, cluster)], lines)
@@ -54,9 +53,9 @@ def _document(status: "ClusterStatus", overview: "Overview") -> dict[str, object
     return {**asdict(status), "last_run": run}
 
 
-def _lines(overview: "Overview", name: str | None, out: "Output") -> list[str]:
+def _lines(overview: "Overview", name: str | None) -> list[str]:
     lines = [
-        out.with_options(line)
+        line
         for status in _named(overview, name)
         for line in render.status_lines(status, overview.last_runs.get(status.name))
     ]

@@ -118,7 +118,7 @@ def _next_steps(
     """Yield what the cluster costs and until when, and which commands come next."""
     name, program = inventory.cluster, out.program
     rate = "an unknown price" if plan.hourly_usd is None else money(plan.hourly_usd)
-    yield f"It costs {rate} per hour {out.with_options(_until(chosen, plan, name))}."
+    yield f"It costs {rate} per hour {_until(chosen, plan, name)}."
     yield "Next:"
     yield f"  {program} run RUN_FILE --cluster {name}"
     yield f"  {program} ssh {name}"

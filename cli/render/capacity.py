@@ -65,7 +65,7 @@ def capacity_lines(report: "CapacityReport", out: "Output") -> "Iterator[str]":
     ]
     columns = ("ZONE", "HOURS", "FROM", "UNTIL", "NODE PER HOUR", "SUM")
     yield from out.table(columns, blocks, right=("HOURS", "NODE PER HOUR", "SUM"), drop=DROP)
-    yield out.with_options(f"Buy the first: `gpuctl buy {report.instance_type} {size}`")
+    yield f"Buy the first: `gpuctl buy {report.instance_type} {size}`"
 
 
 def bought_lines(reservation: "ReservedCapacity", block: "BlockOffering") -> "Iterator[str]":

@@ -32,7 +32,8 @@ def show(answers: Mapping[str, Completed | GpuctlError], out: Output) -> int:
         lines.append(f"--- {fold(equal)}" + (f": exit code {code}" if code else ""))
         if text:
             lines.append(text)
-    out.show(document, lines)
+    out.show(document, ())
+    out.pass_on("\n".join(lines))
     return max(code for _, code in names)
 
 

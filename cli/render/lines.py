@@ -71,7 +71,7 @@ class LineView:
             return False
         prefix = self._prefix((rank,))
         self.clear()
-        self._out.say(prefix + text.replace("\n", f"\n{prefix}"))
+        self._out.pass_on(prefix + text.replace("\n", f"\n{prefix}"))
         return True
 
     def show_state(self, rank: int, text: str) -> None:
@@ -105,7 +105,7 @@ class LineView:
             rows.append(f"{prefix}{rest}{end}")
         if rows:
             self.clear()
-            self._out.say("\n".join(rows))
+            self._out.pass_on("\n".join(rows))
 
     def _prefix(self, ranks: Sequence[int]) -> str:
         if len(ranks) > 1:

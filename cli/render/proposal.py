@@ -29,13 +29,13 @@ lifetime:
 
 def cluster_file(proposal: "Proposal", path: "Path") -> str:
     """Return the proposed cluster file: the reasons as comments, then its fields."""
-    title = f"The cluster that {path} asks for, proposed by `gpuctl up --for`."
+    title = f"The cluster that {path} asks for, proposed by gpuctl up --for."
     return _cluster_file(proposal, title)
 
 
 def first_cluster_file(proposal: "Proposal", path: "Path") -> str:
     """Return a first cluster file for the run file at `path`: as the proposed one, with a lease."""
-    return _cluster_file(proposal, f"A cluster for {path}, by `gpuctl init`.") + _LEASE
+    return _cluster_file(proposal, f"A cluster for {path}, by gpuctl init.") + _LEASE
 
 
 def _cluster_file(proposal: "Proposal", title: str) -> str:

@@ -241,7 +241,8 @@ class LaunchPlan:
     on the head, reachable from the nodes; empty if there is no dashboard. `ports` of the first node
     are on the machine of a client that follows the run. gpuctl prints `warnings` to the user who
     starts the run. `budget` is None without `notify`, and
-    if the cluster file has no `budget.max_total`.
+    if the cluster file has no `budget.max_total`. `gpuctl` begins the commands that notifications
+    show: it has the options of the run's client.
     """
 
     run_id: RunId
@@ -262,6 +263,7 @@ class LaunchPlan:
     retry: Optional[RetryPlan] = None
     notify: tuple[NotifyPlan, ...] = ()
     budget: Optional[BudgetPlan] = None
+    gpuctl: str = "gpuctl"
     saved: str = ""
     queue: bool = False
     image: Optional[ImagePlan] = None

@@ -80,6 +80,21 @@ def test_quiet_leaves_out_progress_alone(capsys: pytest.CaptureFixture[str]) -> 
     assert (seen.out, seen.err) == ("part\nof\na result\n", "gpuctl: warning: odd\n")
 
 
+def test_commands_of_gpuctls_own_words_have_the_targets_options(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = Output(program="gpuctl --lab-name b --backend s3://ours")
+    out.say("`gpuctl down demo` ends the cost")
+    out.show({}, ["`gpuctl status` shows it, `gpuctl lab stop` and `gpuctl` are no such commands"])
+    out.pass_on("a job printed `gpuctl down demo`")
+    assert capsys.readouterr().out == (
+        "`gpuctl --lab-name b --backend s3://ours down demo` ends the cost\n"
+        "`gpuctl --lab-name b --backend s3://ours status` shows it, `gpuctl lab stop` and"
+        " `gpuctl` are no such commands\n"
+        "a job printed `gpuctl down demo`\n"
+    )
+
+
 @pytest.mark.parametrize(("as_json", "events"), [(False, ""), (True, "")])
 def test_a_quiet_run_shows_output_and_verdict(
     as_json: bool, events: str, capsys: pytest.CaptureFixture[str]

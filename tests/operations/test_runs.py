@@ -16,9 +16,11 @@ from config.target import Target
 from engine.contract.event import Event
 from engine.contract.plan import BudgetPlan
 from engine.contract.worker_events import Output
+from engine.plan.notification_examples import examples
 from operations import known, prepared_run, runs
-from operations.chosen_target import ChosenTarget
+from operations.chosen_target import ChosenTarget, Places
 from provision.state.store import ClusterStore
+from tests.engine.conftest import make_inventory
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +73,31 @@ def test_a_run_with_notifications_has_the_budget_of_its_cluster(
     assert prepared(tmp_path, "commands: [x]\n").plan.budget is None, "nobody is notified"
     store.write(record)
     assert prepared(tmp_path, notify).plan.budget is None, "the file has no budget"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "command"),
+    [
+        (ChosenTarget(), "gpuctl"),
+        (
+            ChosenTarget(lab=Places("b"), backend="s3://ours"),
+            "gpuctl --lab-name b --backend s3://ours",
+        ),
+        (ChosenTarget(region="r", profile="ann b"), "gpuctl --region r --profile 'ann b'"),
+    ],
+)
+def test_commands_in_notifications_have_the_options_of_the_runs_client(
+    chosen: ChosenTarget, command: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("type: task\nname: job\nnodes: 2\ncommands: [x]\n")
+    run = prepared_run.prepare(chosen, load_run(file), file, inventory=make_inventory(2))
+    assert run.plan.gpuctl == command
+    texts = {notice.event: notice.text for notice in examples(run.plan, 0)}
+    run_id = run.plan.run_id
+    assert f"`{command} attach {run_id}` makes lost nodes again" in texts["waiting"]
+    assert f"the rest costs until `{command} down demo`" in texts["lease"]
+    assert f"`{command} down demo` ends the cost" in texts["budget"]
 
 
 def test_a_run_whose_port_is_taken_does_not_start(cluster: Target, tmp_path: Path) -> None:

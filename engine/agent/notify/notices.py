@@ -105,7 +105,7 @@ class Notices:
 
     def _wait(self, event: WaitingForNodes) -> Any:
         names = ", ".join(event.nodes)
-        makes = f"`gpuctl attach {self._plan.run_id}` makes lost nodes again"
+        makes = f"`{self._plan.gpuctl} attach {self._plan.run_id}` makes lost nodes again"
         text = f" waits for {names}, for {words(event.seconds)} at most: {makes}"
         return "waiting", text, {"lost": list(event.nodes), "wait_s": event.seconds}
 
@@ -122,7 +122,7 @@ class Notices:
     def _end_lease(self, event: LeaseEnding) -> Any:
         at, left = iso(event.at), words(event.at - event.time)
         text = f": the cluster's lifetime ends at {at}, in {left}; its nodes power off then"
-        text += f", and the rest costs until `gpuctl down {self._plan.cluster}`"
+        text += f", and the rest costs until `{self._plan.gpuctl} down {self._plan.cluster}`"
         return "lease", text, {"ends_at": at}
 
     def _near_budget(self, event: BudgetNearing) -> Any:
@@ -131,7 +131,7 @@ class Notices:
         spent, most = f"${event.spent_usd:,.2f}", f"${event.max_usd:,.2f}"
         text = f": the cluster has cost about {spent}, {percent} % of budget.max_total ({most})"
         text += f"; it reaches that at {iso(event.at)}" if percent < 100 else ""
-        text += f"; `gpuctl down {self._plan.cluster}` ends the cost"
+        text += f"; `{self._plan.gpuctl} down {self._plan.cluster}` ends the cost"
         fields = {"spent_usd": round(event.spent_usd, 2), "max_usd": event.max_usd}
         return "budget", text, {**fields, "reached_at": iso(event.at)}
 
