@@ -106,9 +106,15 @@ class Output:
         """Return gpuctl's text with the target's options in each command that it shows.
 
         A command is in backticks; one that has options already stays as it is, and so do those of
-        the lab itself.
+        the lab itself. A region that the command names counts.
         """
-        return re.sub("`gpuctl (?!lab )(?=[a-z])", lambda _: f"`{self.program} ", text)
+
+        def complete(shown: re.Match[str]) -> str:
+            has_region = "--region " in shown[1]
+            program = re.sub(r" --region \S+", "", self.program) if has_region else self.program
+            return f"`{program} {shown[1]}`"
+
+        return re.sub("`gpuctl (?!lab )([a-z][^`]*)`", complete, text)
 
     def record(self, value: str, to: TextIO | None = None) -> None:
         """Print a JSON text as one line, on stdout or `to`."""

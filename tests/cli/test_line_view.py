@@ -128,7 +128,7 @@ def test_each_node_and_each_tagged_rank_has_one_colour(
 
 def test_a_live_run_shows_what_waits() -> None:
     class Printed(Out):
-        def say(self, text: str) -> None:
+        def pass_on(self, text: str) -> None:
             said.set_result(text)
 
     async def run() -> str:

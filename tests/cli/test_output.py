@@ -83,11 +83,13 @@ def test_quiet_leaves_out_progress_alone(capsys: pytest.CaptureFixture[str]) -> 
 def test_commands_of_gpuctls_own_words_have_the_targets_options(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    Output(program="gpuctl --lab --region r").say("`gpuctl gc --region s`, `gpuctl gc`")
     out = Output(program="gpuctl --lab-name b --backend s3://ours")
     out.say("`gpuctl down demo` ends the cost")
     out.show({}, ["`gpuctl status` shows it, `gpuctl lab stop` and `gpuctl` are no such commands"])
     out.pass_on("a job printed `gpuctl down demo`")
     assert capsys.readouterr().out == (
+        "`gpuctl --lab gc --region s`, `gpuctl --lab --region r gc`\n"
         "`gpuctl --lab-name b --backend s3://ours down demo` ends the cost\n"
         "`gpuctl --lab-name b --backend s3://ours status` shows it, `gpuctl lab stop` and"
         " `gpuctl` are no such commands\n"

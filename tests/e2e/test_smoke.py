@@ -7,6 +7,7 @@ checks without machines, and `smoke/lab.json` is the record of a whole ladder.
 import os
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -65,6 +66,7 @@ def read_until(output: IO[bytes], text: str) -> str:
 def test_steps_are_asked_for_taken_recorded_and_leave_nothing(
     gpuctl: Gpuctl, tmp_path: Path
 ) -> None:
+    gpuctl = replace(gpuctl, home=tmp_path / "home")  # others leave their files in the lab's
     record, other = tmp_path / "aws-smoke.json", tmp_path / "planted.json"
     known = read_record(LAB_ANSWERS)
     other.write_text(LadderRecord(steps=tuple(map(planted, known.steps))).model_dump_json())
