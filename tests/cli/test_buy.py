@@ -10,6 +10,7 @@ from cli.main import app
 from config.target import Target
 from provision.aws.clients import client
 from provision.capacity.offers import BlockSize, ReservedCapacity, capacity
+from tests.terminals import lines_on_terminal
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +47,16 @@ def test_capacity_lists_blocks_with_their_price(region: Target) -> None:
         r"us-east-1a +48 +\S+T11:30\+00:00 +\S+T11:30\+00:00 +\$55\.04 +\$5,283\.84", row
     )
     assert command == "Buy the first: `gpuctl buy p5.48xlarge --nodes 2 --days 2`"
+
+
+def test_capacity_on_a_narrow_terminal_lacks_columns_in_its_order(region: Target) -> None:
+    def head(columns: int) -> str:
+        lines = lines_on_terminal("capacity", "p5.48xlarge", *SIZE, columns=columns)
+        return next(line for line in lines if line.startswith("ZONE") and "SUM" in line)
+
+    assert head(100).split() == ["ZONE", "HOURS", "FROM", "UNTIL", "NODE", "PER", "HOUR", "SUM"]
+    assert head(90).split() == ["ZONE", "FROM", "UNTIL", "NODE", "PER", "HOUR", "SUM"]
+    assert head(80).split() == ["ZONE", "FROM", "NODE", "PER", "HOUR", "SUM"]
 
 
 def test_a_script_that_names_the_sum_buys_the_block(region: Target) -> None:

@@ -14,6 +14,7 @@ from tests.cli.test_command import gpuctl
 from tests.engine.analysis.test_comparison import table
 from tests.engine.conftest import make_plan
 from tests.engine.record.test_history import result
+from tests.terminals import lines_on_terminal
 
 pytestmark = pytest.mark.slow
 
@@ -64,6 +65,22 @@ def test_two_runs_are_compared(home: Path) -> None:
     )
     assert [document[name] for name in ("slower", "faster", "same")] == [1, 0, 1]
     assert document["changes"][1]["mark"] == "slower"
+
+
+def test_a_comparison_on_a_narrow_terminal_lacks_columns_in_its_order(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(home / ".local/state"))
+
+    def head(columns: int) -> str:
+        compared = ("results", "--compare", "job-000001", "job-000002")
+        lines = lines_on_terminal(*compared, columns=columns)
+        return lines[lines.index("all_reduce float sum") + 2].strip()
+
+    assert head(80).split() == ["bytes", "half", "us", "us", "GB/s", "GB/s", "change", "noise"]
+    assert head(70).split() == ["bytes", "half", "us", "us", "GB/s", "GB/s", "change"]
+    assert head(55).split() == ["bytes", "half", "GB/s", "GB/s", "change"]
 
 
 def test_a_baseline_is_kept_by_name(home: Path) -> None:

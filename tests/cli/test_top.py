@@ -1,6 +1,7 @@
 """`gpuctl top`: what the head's samples say, as a table and as JSON."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -172,6 +173,14 @@ def test_a_run_that_is_over_has_means_and_peaks(heads: list[Answer], remembered:
         "        -           -               -",
     ]
     assert json.loads(gpuctl("over", "--json").stdout)["nodes"][0]["cpu"] == 2.0
+    (_, at_100, *_), (_, at_60, *_) = (
+        lines_on_terminal("top", "over", columns=columns) for columns in (100, 60)
+    )
+    assert re.split("  +", at_100) == [
+        *("node", "cores used", "memory peak", "EFA", "GPU used", "GPU memory peak", "ECC errors"),
+        "GPU hours idle",
+    ]
+    assert re.split("  +", at_60) == ["node", "GPU used", "GPU memory peak", "GPU hours idle"]
 
 
 def test_a_run_without_metrics_says_so(heads: list[Answer], remembered: Target) -> None:
