@@ -7,7 +7,7 @@ from config.errors import GpuctlError
 from config.quantities import size
 from engine.agent.journal.run_folders import AGE_S, StoredRun
 from engine.record.history import History, RunRecord
-from engine.record.journal_budget import remove, runs_over_budget, stored_runs
+from engine.record.journal_copy import remove, runs_over_budget, stored_runs
 from operations.chosen_target import ChosenTarget
 from operations.known import history
 from operations.watcher import LoggingWatcher, Watcher

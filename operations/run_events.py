@@ -2,7 +2,7 @@
 
 from config.catalogue.instance_types import price_usd_h
 from engine.agent.journal.lines import Line, WholeLines
-from engine.analysis.metrics.idle import IdleCost, idle_cost
+from engine.analysis.metrics.usage import IdleCost, idle_cost
 from engine.contract.event import Event
 from engine.contract.head_events import GpusIdle
 from engine.contract.worker_events import Output

@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from config.errors import InputError, NodeError
-from engine.analysis.metrics.idle import IdleCost, idle_cost
 from engine.analysis.metrics.live import LiveRun, live_runs
 from engine.analysis.metrics.summary import NodeSummary, summaries
+from engine.analysis.metrics.usage import IdleCost, idle_cost
 from engine.record.metrics_record import recorded_samples
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from cli.render.top import idle_text
 from config.catalogue.instance_types import price_usd_h
 from engine.analysis.charts import Spec, curve
-from engine.analysis.metrics.idle import idle_cost
+from engine.analysis.metrics.usage import idle_cost
 from engine.analysis.report import Report
 
 

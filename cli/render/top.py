@@ -9,10 +9,9 @@ from config.quantities import elapsed, money, size
 
 if TYPE_CHECKING:
     from cli.output import Output
-    from engine.analysis.metrics.idle import IdleCost
     from engine.analysis.metrics.live import LiveRun
     from engine.analysis.metrics.summary import NodeSummary
-    from engine.analysis.metrics.usage import GpuUsage, Usage
+    from engine.analysis.metrics.usage import GpuUsage, IdleCost, Usage
     from operations.usage import ClusterUsage
 
 DROP = ("TEMP", "DISK", "POWER", "NETWORK", "MEMORY", "EFA", "CPU", "GPU MEMORY")

@@ -17,9 +17,9 @@ COMMANDS = {
     "follow": ("link.control", "follow"),  # FOLDER BYTE
     "send": ("link.control", "call"),  # FOLDER WORD
     "hold": ("head.cluster_locks", "hold"),  # FOLDER LOCK
-    "queue": ("head.queue_commands", "show"),  # RUNS
-    "move": ("head.queue_commands", "move"),  # FOLDER PLACE
-    "drop": ("head.queue_commands", "drop"),  # FOLDER
+    "queue": ("head.queue", "show"),  # RUNS
+    "move": ("head.queue", "move"),  # FOLDER PLACE
+    "drop": ("head.queue", "drop"),  # FOLDER
     "receive": ("node.code_store", "receive"),  # RUNS, also of the agent on other nodes
     "outputs": ("node.outputs", "send"),  # the folder with the outputs
     # of the agent

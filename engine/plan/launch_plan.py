@@ -16,7 +16,6 @@ from engine.agent.head.resizing import stand_in_address
 from engine.contract.codec import from_json
 from engine.contract.node_plan import CodePlan, ImagePlan, NodePlan
 from engine.contract.plan import CommonTexts, LaunchPlan, RetryPlan, Size, SizedNode, Sweep
-from engine.plan.environment import has_work_folder, node_environment, variables_of
 from engine.plan.gates import plan_sweep
 from engine.plan.modes import MODES
 from engine.plan.modes.job import Job, Launch, Variables, fix_size, roles_of
@@ -25,7 +24,13 @@ from engine.plan.network.presets import choose_preset, network_plan, warnings
 from engine.plan.network.user_settings import commands_of, user_settings
 from engine.plan.node_choice import choose_nodes
 from engine.plan.notify_plan import notify_plan
-from engine.plan.remote_paths import run_folder, saved_folder
+from engine.plan.remote_paths import (
+    checkpoint_folder,
+    hostfile_path,
+    run_folder,
+    saved_folder,
+    work_folder,
+)
 from engine.plan.requirement_check import unchecked
 from engine.plan.rules import Situation, check
 from engine.plan.software_check import missing_software
@@ -124,7 +129,20 @@ def _variables(run: Run, inventory: Inventory, nodes: tuple[Node, ...]) -> tuple
     """Return the variables of each node from its network preset, the run and its role."""
     preset = choose_preset(run, nodes).environment(run, nodes, inventory.instance_type)
     under = {**preset, **open_mpi_defaults(run)}
-    return tuple(variables_of(run, role, under) for role in roles_of(run, len(nodes)))
+    return tuple(_variables_of(run, role, under) for role in roles_of(run, len(nodes)))
+
+
+def _variables_of(run: Run, role: str, preset: Mapping[str, str]) -> Variables:
+    """Return a node's variables from preset, run and role; later sources override earlier ones.
+
+    They override those of a login on the node, and are overridden by those that gpuctl owns.
+    """
+    own = run.roles[role].env if role in run.roles else {}
+    merged: dict[str, str | Secret] = {**preset, **run.env, **own}
+    return Variables(
+        values={name: value for name, value in merged.items() if isinstance(value, str)},
+        secrets={name: value.secret for name, value in merged.items() if isinstance(value, Secret)},
+    )
 
 
 def _launch(
@@ -183,7 +201,7 @@ def _node_plan(job: Job[Run], launch: Launch, inventory: Inventory, rank: int) -
         role=job.roles[rank],
         environment={
             **own.values,
-            **node_environment(job, inventory, rank),
+            **_node_environment(job, inventory, rank),
             **part.environment,
         },
         secrets=dict(own.secrets),
@@ -191,6 +209,48 @@ def _node_plan(job: Job[Run], launch: Launch, inventory: Inventory, rank: int) -
         files={f"{folder}/{name}": text for name, text in files.items()},
         processes=part.processes,
     )
+
+
+def _node_environment(job: Job[Run], inventory: Inventory, rank: int) -> dict[str, str]:
+    """Return dstack's variables for this node, the same as GPUCTL_*, and those of gpuctl alone.
+
+    The supervisor increments GPUCTL_RESTART_COUNT. IPs are one per line, in rank order. A node
+    without GPUs has 0, as in dstack (executor.go of dstack's runner, 2026-11-20).
+    """
+    node = job.nodes[rank]
+    shared = {
+        "RUN_NAME": job.run.name,
+        "RUN_ID": job.run_id,
+        "NODES_NUM": str(len(job.nodes)),
+        "NODES_IPS": "\n".join(other.private_ip for other in job.nodes),
+        "MASTER_NODE_IP": job.head,
+        "NODE_RANK": str(rank),
+        "GPUS_PER_NODE": str(node.gpus),
+        "GPUS_NUM": str(sum(other.gpus for other in job.nodes)),
+        "HOSTFILE": hostfile_path(job.run_id),
+    }
+    ours = {
+        "GPUCTL_CLUSTER": inventory.cluster,
+        "GPUCTL_REGION": inventory.region,
+        "GPUCTL_NODE_NAME": node.name,
+        "GPUCTL_NODE_ROLE": job.roles[rank],
+        "GPUCTL_RUN_FOLDER": run_folder(job.run_id),
+        "GPUCTL_CHECKPOINT_DIR": checkpoint_folder(job.run_id, inventory.shared),
+        "GPUCTL_RESTART_COUNT": "0",
+    }
+    if _has_work_folder(job.run):
+        ours["GPUCTL_WORKDIR"] = work_folder(job.run_id)
+    return {
+        **{f"DSTACK_{name}": value for name, value in shared.items()},
+        "DSTACK_MPI_HOSTFILE": shared["HOSTFILE"],
+        **{f"GPUCTL_{name}": value for name, value in shared.items()},
+        **ours,
+    }
+
+
+def _has_work_folder(run: Run) -> bool:
+    """Return whether the run has a working folder, because it names code or outputs."""
+    return bool(run.workdir or run.repo or run.files or run.outputs)
 
 
 def _retry(run: Run) -> RetryPlan | None:
@@ -233,7 +293,7 @@ def _password_secret(password: str | Secret) -> str:
 
 
 def _code(run: Run, tree: Tree | None) -> CodePlan | None:
-    if not has_work_folder(run):
+    if not _has_work_folder(run):
         return None
     tree_fields = {"tree": tree.digest, "files": len(tree.files), "size": tree.size} if tree else {}
     return from_json(CodePlan, {"outputs": run.outputs, **tree_fields})

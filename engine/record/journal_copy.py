@@ -3,10 +3,15 @@
 The copy has the same lines at the same offsets as the journal on the head, in the same kind of
 pieces (agent/journal/journal_file.py). So its `offset` is the one from which to follow on, and two
 clients of the same run write the same bytes to the same places.
+
+Copies have a budget, and the oldest are removed. The history keeps all results.
 """
 
+import contextlib
+import shutil
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,11 +28,13 @@ from engine.agent.journal.journal_file import (
     kind_of,
 )
 from engine.agent.journal.rotating_file import SIZE, budget_on, open_piece, pieces
+from engine.agent.journal.run_folders import AGE_S, StoredRun, folder_size, runs_to_remove
 from engine.agent.metrics.samples import RECORD
 from engine.contract.event import Event, to_line
 from engine.contract.head_events import OutputDropped
 from engine.record.event_budget import EventBudget
 from engine.record.events import FirstEvent, parse_event
+from engine.record.history import RunRecord
 
 
 def kept_path(runs: Path, run_id: str, *names: str) -> Path:
@@ -209,3 +216,39 @@ def write_evidence(folder: Path, node: str, source: str, text: str) -> None:
         raise RunError(
             f"{path} cannot be written: {error.strerror}", "free space on the disk"
         ) from error
+
+
+BUDGET = 10 << 30
+"""The budget of the client for all runs, in bytes."""
+
+
+def stored_runs(runs: Path, known: Iterable[RunRecord]) -> list[StoredRun]:
+    """Return the runs with files on this client; only runs that are over are removable."""
+    return [
+        StoredRun(
+            folder,
+            folder_size(folder),
+            (record.ended or record.started).timestamp(),
+            record.is_over,
+        )
+        for record in known
+        if (folder := kept_path(runs, record.run_id)).is_dir()
+    ]
+
+
+def runs_over_budget(kept: list[StoredRun], age_s: float = AGE_S) -> list[StoredRun]:
+    """Return the runs to remove, oldest first: older than `age_s`, or over BUDGET in total."""
+    return runs_to_remove(kept, BUDGET, age_s, time.time())
+
+
+def remove(kept: Iterable[StoredRun]) -> None:
+    """Remove journals and evidence of the runs; raise RunError if that is not permitted."""
+    for run in kept:
+        try:
+            with contextlib.suppress(FileNotFoundError):  # another gpuctl removes it too
+                shutil.rmtree(run.folder)
+        except OSError as error:
+            raise RunError(
+                f"{run.folder} cannot be removed: {error.strerror}",
+                "make the state folder writable",
+            ) from error

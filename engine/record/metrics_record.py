@@ -1,4 +1,4 @@
-"""The client's copy of a run's samples: fetched from the head at the run's end, kept with its logs.
+"""Samples of nodes, and the client's copy of a run's: fetched at the run's end, kept with its logs.
 
 The head's record is a PieceFile of JSON lines (agent/metrics/samples.py); the copy is one file.
 """
@@ -7,17 +7,83 @@ import gzip
 import os
 import shlex
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+from pydantic import Field, FiniteFloat, ValidationError
+
+from config.bounds import Rank, Time, Whole
 from config.errors import RunError
 from config.foreign import MOST
+from config.models import Value
 from engine.agent.metrics.samples import RECORD
 from engine.plan.remote_paths import run_folder
 from engine.record.journal_copy import samples_path
-from engine.record.sample import Sample, parse_samples
 from nodes.inventory import Inventory
 from nodes.kept_connections import connect
+
+GpuRow = tuple[FiniteFloat | None, ...]
+
+
+class Sample(Value):
+    """A sample of a node at `time`, in seconds since 1970, as the agent writes it.
+
+    Counters count since the node's boot, those of `job` since the run's start on the node. Sizes
+    are in bytes, first used, then in total; `disk`, `network` and `rdma` are bytes read and
+    written, or received and sent. The other numbers of `rdma` are EFA's: packets dropped, bytes
+    sent again, timeouts, peers that did not respond. `job` has processor seconds and bytes of
+    memory. `gpus` are rows of GpuReading. What the node could not read is None.
+    """
+
+    time: Time
+    rank: Rank
+    cpu_s: FiniteFloat | None = None
+    cores: Whole | None = None
+    memory: tuple[Whole, Whole] | None = None
+    space: tuple[Whole, Whole] | None = None
+    disk: tuple[Whole, Whole] | None = None
+    network: tuple[Whole, Whole] | None = None
+    rdma: tuple[Whole, Whole, Whole, Whole, Whole, Whole] | None = None
+    job: tuple[FiniteFloat, FiniteFloat] | None = None
+    gpus: tuple[GpuRow, ...] = Field(default=())
+    sources: tuple[str, ...] = ()
+
+    @property
+    def readings(self) -> Iterator["GpuReading"]:
+        """The GPUs in the order of their numbers."""
+        for row in self.gpus:
+            if len(row) == len(GpuReading._fields):
+                yield GpuReading(int(row[0] or 0), *row[1:])
+
+
+class GpuReading(NamedTuple):
+    """A GPU at the time of a sample; None is unknown.
+
+    `percent` is the part of the last second in which it computed. Memory is in MiB. The errors are
+    ECC's since the driver's start, `sent` and `received` bytes over NVLink.
+    """
+
+    gpu: int
+    percent: float | None
+    memory: float | None
+    memory_total: float | None
+    watts: float | None
+    celsius: float | None
+    corrected: float | None
+    uncorrected: float | None
+    sent: float | None
+    received: float | None
+
+
+def parse_samples(lines: Iterable[str | bytes]) -> Iterator[Sample]:
+    """Yield the samples of a record; lines that are torn or of another version are left out."""
+    for line in lines:
+        try:
+            yield Sample.model_validate_json(line)
+        except ValidationError:  # the disk was full, or a supervisor was killed
+            continue
+
 
 LARGEST = 512 << 20
 """The most bytes of a record, not compressed: a job is root on the head, and could send more."""

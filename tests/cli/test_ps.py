@@ -18,10 +18,15 @@ from engine.agent.journal.run_folders import StoredRun
 from engine.contract.event import to_line
 from engine.contract.worker_events import Output
 from engine.plan.launch_plan import launch_plan
-from engine.record import journal_budget
+from engine.record import journal_copy
 from engine.record.history import History
-from engine.record.journal_budget import remove, runs_over_budget, stored_runs
-from engine.record.journal_copy import JournalCopy, write_evidence
+from engine.record.journal_copy import (
+    JournalCopy,
+    remove,
+    runs_over_budget,
+    stored_runs,
+    write_evidence,
+)
 from engine.record.outputs_folder import choose_outputs, outputs_folder
 from engine.record.result import RunResult
 from provision.aws.account import Caller
@@ -269,7 +274,7 @@ def test_a_folder_that_stays_is_told(remembered: Target, monkeypatch: pytest.Mon
     def refuse(_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(journal_budget, "shutil", SimpleNamespace(rmtree=refuse))
+    monkeypatch.setattr(journal_copy, "shutil", SimpleNamespace(rmtree=refuse))
     with History(remembered.runs) as history, pytest.raises(RunError) as refused:
         remove(stored_runs(remembered.runs, history.runs()))
     path = remembered.runs / old
@@ -301,7 +306,7 @@ def test_outputs_stay_when_logs_are_removed(remembered: Target, tmp_path: Path) 
     outputs.mkdir(parents=True)
     (outputs / "model").write_text("weights")
     with History(remembered.runs) as history:
-        removed = journal_budget.runs_over_budget(stored_runs(remembered.runs, history.runs()))
+        removed = journal_copy.runs_over_budget(stored_runs(remembered.runs, history.runs()))
         assert [run.folder for run in removed] == [folder]
         remove(removed)
         assert stored_runs(remembered.runs, history.runs()) == []

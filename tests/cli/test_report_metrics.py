@@ -12,8 +12,8 @@ from config.catalogue.instance_types import price_usd_h
 from engine.analysis.metrics.curves import course
 from engine.analysis.metrics.summary import summaries
 from engine.analysis.report import Report
+from engine.record.metrics_record import Sample
 from engine.record.run_context import Setting
-from engine.record.sample import Sample
 from tests.cli.test_report import report_of
 from tests.engine.analysis.test_metrics import gpu, sample
 

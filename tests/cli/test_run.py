@@ -401,7 +401,7 @@ def test_logs_that_cannot_be_removed_fail_no_run(
     def refuse(_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("engine.record.journal_budget.shutil", SimpleNamespace(rmtree=refuse))
+    monkeypatch.setattr("engine.record.journal_copy.shutil", SimpleNamespace(rmtree=refuse))
     monkeypatch.setenv("MY_TOKEN", "hunter2-hunter2")
     old = cluster.runs / earlier(cluster, "old", 31)
     done = gpuctl_run(SECRET)

@@ -17,7 +17,7 @@ from config.target import Target
 from engine.analysis.metrics.live import LiveRun
 from engine.analysis.metrics.usage import usage
 from engine.record.journal_copy import samples_path
-from engine.record.sample import Sample
+from engine.record.metrics_record import Sample
 from nodes.inventory import Inventory
 from provision.state.store import ClusterStore
 from tests.cli.conftest import remember

@@ -32,8 +32,8 @@ from engine.contract.plan import RunOrder
 from engine.record.history import History, RunRecord
 from engine.record.journal_copy import JournalCopy, recorded_events
 from engine.record.kept_results import keep_results
+from engine.record.metrics_record import parse_samples
 from engine.record.run_context import Setting
-from engine.record.sample import parse_samples
 from engine.session import outputs, session
 from engine.session.cluster_runs import find_holders
 from engine.session.head import find_run

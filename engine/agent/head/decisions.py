@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.agent.head.nodes import Nodes
-from engine.agent.head.states import Action, Finish, Start, State, Stop
+from engine.agent.head.states import Action, Finish, Nodes, Start, State, Stop
 from engine.agent.head.verdicts import ENDS_RUN, judge, judge_missing, judge_run
 from engine.contract.event import Event, NodeEvent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from engine.agent.head.nodes import Nodes
+from engine.agent.head.states import Nodes
 from engine.contract.event import Event
 from engine.contract.head_events import OutputStopped, StartupOver
 from engine.contract.plan import LaunchPlan

@@ -10,6 +10,7 @@ processes of it (handover.holds_nodes). Nobody starts runs: each supervisor wait
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.journal.locks import is_held, locked, protect_folder
 from engine.agent.journal.run_secrets_file import holds_nodes, remove_handover
+from engine.contract.exit_status import REFUSED
 
 QUEUE = "queue"
 WAITING = "waiting"
@@ -219,3 +221,19 @@ class Queue:
 
 def _line(entry: Entry) -> str:
     return f"{entry.run_id} {entry.state} {','.join(entry.nodes)}\n"
+
+
+def show(runs: Path) -> int:
+    """Print the runs that have nodes or wait for them; return 0."""
+    sys.stdout.write(Queue(runs).describe())
+    return 0
+
+
+def move(folder: Path, place: str) -> int:
+    """Move the run to `place` (from 1); return 0, or REFUSED if it does not wait."""
+    return 0 if Queue(folder.parent).move(folder.name, int(place)) else REFUSED
+
+
+def drop(folder: Path) -> int:
+    """Take the run out of the queue; return 0, or REFUSED if it does not wait."""
+    return 0 if Queue(folder.parent).drop(folder.name) else REFUSED

@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.agent.head.decisions import decide
-from engine.agent.head.nodes import Nodes, NodeState
-from engine.agent.head.phases import RUN, next_phase
 from engine.agent.head.resizing import plan_on
 from engine.agent.head.retry import replace_addresses
-from engine.agent.head.states import Action, State
+from engine.agent.head.states import RUN, Action, Nodes, NodeState, State, next_phase
 from engine.agent.journal.journal import NOT_STORED
 from engine.agent.journal.journal_file import JournalReader
 from engine.contract.event import Event, NodeEvent

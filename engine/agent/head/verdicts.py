@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.agent.head.phases import ENDED
-from engine.agent.head.states import State
+from engine.agent.head.states import ENDED, State
 from engine.contract.event import Event, NodeEvent
 from engine.contract.head_events import (
     DurationOver,

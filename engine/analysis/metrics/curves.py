@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from config.models import Value
 from engine.analysis.metrics.usage import rate
-from engine.record.sample import Sample
+from engine.record.metrics_record import Sample
 
 POINTS = 200
 """The most points of a curve."""

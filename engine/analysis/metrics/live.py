@@ -11,7 +11,7 @@ from config.identifiers import NodeName, RunId, RunName
 from config.models import Value
 from engine.agent.metrics.samples import NEWEST
 from engine.analysis.metrics.usage import Usage, usage
-from engine.record.sample import Sample
+from engine.record.metrics_record import Sample
 from engine.session.cluster_runs import ASK_S
 from nodes.inventory import Inventory
 from nodes.kept_connections import connect

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from config.models import Value
 from engine.agent.metrics.idle_gpus import IDLE_S, MOST_PERCENT
-from engine.record.sample import GpuReading, Sample
+from engine.record.metrics_record import GpuReading, Sample
 
 T = TypeVar("T", int, float)
 _GAP_S = 180.0

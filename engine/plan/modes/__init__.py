@@ -7,7 +7,7 @@ from engine.plan.modes import (
     ddp,
     deepspeed,
     horovod,
-    mpi,
+    mpirun,
     nccl_tests,
     ps_worker,
     ray,
@@ -18,7 +18,7 @@ from engine.plan.modes.job import Job, Launch
 
 MODES: Mapping[str, Callable[[Job[Any]], Launch]] = {
     "task": task.launch,
-    "mpi": mpi.launch,
+    "mpi": mpirun.launch,
     "nccl-tests": nccl_tests.launch,
     "ddp": ddp.launch,
     "torchrun": torchrun.launch,

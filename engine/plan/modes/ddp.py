@@ -2,8 +2,7 @@
 
 from config.run.run_file import Ddp
 from engine.contract.node_plan import ReadyPlan
-from engine.plan.hostfile import hostfile
-from engine.plan.modes.job import Job, Launch, Part
+from engine.plan.modes.job import Job, Launch, Part, hostfile
 from engine.plan.script import job_script
 
 

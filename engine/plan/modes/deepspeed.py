@@ -8,8 +8,7 @@ only variables of the network to the file, and gives each rank the variables of 
 import re
 
 from config.run.run_file import DeepSpeed
-from engine.plan.hostfile import hostfile
-from engine.plan.modes.job import Job, Launch, Part, head_led_launch
+from engine.plan.modes.job import Job, Launch, Part, head_led_launch, hostfile
 from engine.plan.remote_paths import (
     hostfile_path,
     programs_path,

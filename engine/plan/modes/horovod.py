@@ -5,8 +5,7 @@ variables, except for `HOROVOD_*`; each rank gets the variables of its node.
 """
 
 from config.run.run_file import Horovod
-from engine.plan.hostfile import host_list, hostfile
-from engine.plan.modes.job import Job, Launch, Part, head_led_launch
+from engine.plan.modes.job import Job, Launch, Part, head_led_launch, host_list, hostfile
 from engine.plan.modes.mpirun import open_mpi_environment
 from engine.plan.remote_paths import programs_path, rank_script_path, with_env_path
 from engine.plan.script import (

@@ -1,4 +1,4 @@
-"""Input and output of the modules in plan/modes: a run on its nodes, and each node's part."""
+"""Input and output of the modules in plan/modes: a run on its nodes, each part, and hostfiles."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,6 @@ from config.run.elastic import NodeRange
 from config.run.run_file import Run, StartupOrder, Torchrun
 from engine.contract.node_plan import ReadyPlan
 from engine.contract.plan import Case
-from engine.plan.hostfile import host_list
 from nodes.inventory import Node
 
 R = TypeVar("R", bound=Run)
@@ -169,3 +168,24 @@ def node_range(run: Run) -> tuple[int, int]:
     if isinstance(run.nodes, NodeRange):
         return run.nodes.min, run.nodes.max
     return run.nodes, run.nodes
+
+
+def hostfile(slots: Mapping[str, int]) -> str:
+    """Return a line `IP slots=N` per node, for Open MPI, DeepSpeed and Horovod; only `IP` for 0.
+
+    Dstack does the same, because `slots=0` makes mpirun fail (dstackai/dstack#3434, 2026-11-20).
+    """
+    return "".join(f"{ip} slots={count}\n" if count else f"{ip}\n" for ip, count in slots.items())
+
+
+def hydra_hostfile(slots: Mapping[str, int]) -> str:
+    """Return a line `IP:N` per node, for MPICH and Intel MPI; Open MPI rejects it.
+
+    mpi-operator writes the same (pkg/controller/mpi_job_controller.go, 2026-07-02).
+    """
+    return "".join(f"{ip}:{count}\n" for ip, count in slots.items())
+
+
+def host_list(slots: Mapping[str, int]) -> str:
+    """Return `IP:N,IP:N`, for horovodrun's `-H` and for TI-ONE's lists of nodes."""
+    return ",".join(f"{ip}:{count}" for ip, count in slots.items())

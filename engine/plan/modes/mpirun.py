@@ -1,4 +1,6 @@
-"""The call of mpirun for each implementation of MPI: program, hostfile, remote agent, environment.
+"""`type: mpi`, and the call of mpirun for each implementation of MPI.
+
+A call has a program, a hostfile, a remote agent and an environment.
 
 mpirun starts processes on the other nodes with the run's remote agent (`<run>/bin/ssh`). The agent
 gives them their node's environment, so mpirun does not have to pass it on. Open MPI gets the names
@@ -17,11 +19,18 @@ from config.run.launchers import (
     OPEN_MPI_INTERFACES,
     open_mpi_hosts,
 )
-from config.run.run_file import Mpirun, Run
-from engine.plan.hostfile import host_list, hostfile, hydra_hostfile
-from engine.plan.modes.job import Job, Launch, Part, head_led_launch
-from engine.plan.remote_paths import hostfile_path, remote_agent_path, run_folder
-from engine.plan.script import WAIT, quote_words, report_rank
+from config.run.run_file import Mpi, Mpirun, Run
+from engine.plan.modes.job import (
+    Job,
+    Launch,
+    Part,
+    head_led_launch,
+    host_list,
+    hostfile,
+    hydra_hostfile,
+)
+from engine.plan.remote_paths import hostfile_path, rank_script_path, remote_agent_path, run_folder
+from engine.plan.script import WAIT, job_script, quote_words, report_rank
 
 _FIND = """\
 for gpuctl_mpirun in {candidates}; do
@@ -270,3 +279,16 @@ _DIALECTS: Mapping[str, _Dialect] = {
     "mpich": _Dialect(_find_mpich, _call_mpich, _mpich_environment, hydra_hostfile),
     "intel": _Dialect(_find_intel, _call_intel, _intel_environment, hydra_hostfile),
 }
+
+
+def launch(job: Job[Mpi]) -> Launch:
+    """Return the launch of `type: mpi`, one mpirun.
+
+    The commands of a rank are those of its node's role.
+    """
+    prelude = rank_prelude(job)
+    return mpirun_launch(
+        job,
+        quote_words("gpuctl_ranks", "bash", rank_script_path(job.run_id)) + "\n",
+        [job_script(job.commands(node.rank), before=prelude) for node in job.nodes],
+    )

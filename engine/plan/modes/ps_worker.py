@@ -3,8 +3,7 @@
 import json
 
 from config.run.run_file import PsWorker
-from engine.plan.hostfile import hostfile
-from engine.plan.modes.job import Job, Launch, Part
+from engine.plan.modes.job import Job, Launch, Part, hostfile
 from engine.plan.script import job_script
 
 

@@ -4,8 +4,7 @@ import json
 
 from config.run.run_file import Ray
 from engine.contract.node_plan import ReadyPlan
-from engine.plan.hostfile import hostfile
-from engine.plan.modes.job import Job, Launch, Part
+from engine.plan.modes.job import Job, Launch, Part, hostfile
 from engine.plan.remote_paths import run_folder
 from engine.plan.script import job_script, quote_words, require_program
 

@@ -6,8 +6,7 @@ and gpuctl does not check the number of ranks.
 """
 
 from config.run.run_file import Torchrun
-from engine.plan.hostfile import hostfile
-from engine.plan.modes.job import Job, Launch, Part, node_range
+from engine.plan.modes.job import Job, Launch, Part, hostfile, node_range
 from engine.plan.remote_paths import rank_script_path
 from engine.plan.script import (
     keep_error,

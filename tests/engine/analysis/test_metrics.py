@@ -10,13 +10,11 @@ import pytest
 
 from config.errors import NodeError, RunError
 from engine.analysis.metrics.curves import CurvePoint, course
-from engine.analysis.metrics.idle import IdleCost, idle_cost
 from engine.analysis.metrics.live import live_runs, parse_live
 from engine.analysis.metrics.summary import idle_seconds, increase, summaries
-from engine.analysis.metrics.usage import usage
+from engine.analysis.metrics.usage import IdleCost, idle_cost, usage
 from engine.record.journal_copy import samples_path
-from engine.record.metrics_record import fetch_record, recorded_samples
-from engine.record.sample import Sample, parse_samples
+from engine.record.metrics_record import Sample, fetch_record, parse_samples, recorded_samples
 from tests.engine.conftest import make_inventory
 from tests.engine.session.test_session import LocalConnections, connections  # noqa: F401  a fixture
 

@@ -5,8 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.agent.head.decisions import decide
-from engine.agent.head.phases import ENDED, NODE, RUN, Table, next_phase
-from engine.agent.head.states import Action, Finish, Start, State, Stop
+from engine.agent.head.states import (
+    ENDED,
+    NODE,
+    RUN,
+    Action,
+    Finish,
+    Start,
+    State,
+    Stop,
+    Table,
+    next_phase,
+)
 from engine.contract.event import Event
 from engine.contract.events import EVENTS as EVENT_CLASSES
 from engine.contract.head_events import NodeGone

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from engine.agent.head.decisions import decide
-from engine.agent.head.nodes import Nodes, NodeState
-from engine.agent.head.states import Action, Finish, Start, State, Stop
+from engine.agent.head.states import Action, Finish, Nodes, NodeState, Start, State, Stop
 from engine.contract.event import Event
 from engine.contract.head_events import (
     DurationOver,
