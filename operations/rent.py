@@ -9,6 +9,8 @@ from operations.chosen_target import ChosenTarget
 from operations.cluster_occupancy import check_free
 from operations.watcher import LoggingWatcher, Watcher
 from provision import up as fleet
+from provision.billing.budget import check_until
+from provision.state.store import ClusterStore
 from provision.up import FleetPlan
 
 __all__ = ["FleetPlan", "Inventory", "Plan", "check", "plan", "up"]
@@ -29,7 +31,18 @@ def plan(
     """
     chosen.ensure_lab(watcher.report)
     target = chosen.target(cluster.region)
-    return fleet.plan(cluster, target, watcher.report, refresh=refresh, replace=replace)
+    planned = fleet.plan(cluster, target, watcher.report, refresh=refresh, replace=replace)
+    if cluster.budget and cluster.lifetime and planned.plan.new_machines:
+        before = ClusterStore(target).record(cluster.name)
+        if before is not None and before.status == "ready":
+            check_until(
+                cluster,
+                planned.hourly_usd,
+                before.created,
+                cluster.lifetime.max,  # new machines have their own lease
+                "set a shorter lifetime.max, or allow more: budget.max_total",
+            )
+    return planned
 
 
 def check(

@@ -19,6 +19,7 @@ from nodes.ssh import connect
 from provision.aws.clients import client
 from provision.aws.end_tags import end_of, write_ends
 from provision.aws.resources import ALIVE, find_instances
+from provision.billing.budget import check_until
 from provision.billing.cost import hourly_usd
 from provision.setup.lease.units import SECONDS_LEFT, request_end, set_end
 from provision.setup.machines import BASTION, Answers, machine_names, on_all, raise_failures
@@ -155,7 +156,9 @@ async def _move(
                 f"cluster {record.name} would end in {days} days, at most 366 are allowed",
                 "extend it by less",
             )
-        _check_budget(record, after)
+        hint = "extend it by less, or allow more in its file and repeat `gpuctl up`"
+        resolved = record.resolved
+        check_until(resolved.cluster, hourly_usd(resolved), record.created, after, hint)
         end = datetime.now(UTC) + timedelta(seconds=after)
         write_ends(dict.fromkeys(_ids(inventory).values(), end), target)
         try:
@@ -189,24 +192,6 @@ def _number(answer: Completed | GpuctlError) -> int | None:
     """Return the seconds in the answer; None if it is an error, or if the machine has no timer."""
     text = answer.stdout.strip() if isinstance(answer, Completed) else ""
     return int(text) if text.lstrip("-").isdigit() else None
-
-
-def _check_budget(record: ClusterRecord, seconds: int) -> None:
-    """Raise InputError if the cluster costs more than `budget.max_total` until its new end."""
-    budget = record.resolved.cluster.budget
-    if budget is None or budget.max_total is None:
-        return
-    hourly = hourly_usd(record.resolved)
-    if hourly is None:
-        return
-    age_s = (datetime.now(UTC) - record.created).total_seconds()
-    total = hourly * (age_s + seconds) / 3600
-    if total > budget.max_total:
-        raise InputError(
-            f"budget.max_total: cluster {record.name} would cost ${total:,.2f} until its new end,"
-            f" at most ${budget.max_total:,.2f} is allowed",
-            "extend it by less, or allow more in its file and repeat `gpuctl up`",
-        )
 
 
 def _ids(inventory: Inventory) -> dict[str, str]:

@@ -56,6 +56,7 @@ def test_all_gpus_of_a_run_are_shown_and_idle_ones_have_a_price(
         gpuctl(*end)
         rest, _ = process.communicate(timeout=60)
         assert process.returncode == 0, rest
+        assert "warning: metrics" not in rest, rest
     text = r"node[01]: GPUs 0-7 have been idle for \d+s, which cost about \$0\.\d\d"
     assert all(re.fullmatch(f"-- warning: {text}\n", line) for line in warned), warned
     (run,) = top["runs"]
