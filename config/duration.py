@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
+from config.errors import InputError
 from config.mistakes import Mistake, refusal
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -18,6 +19,14 @@ def parse_duration(value: Any) -> int:
     if match is None:
         raise ValueError(f"must be {_FORM} (30m, 8h)")
     return int(match[1]) * _UNITS[match[2]]
+
+
+def given_duration(text: str, name: str, example: str) -> int:
+    """Return the seconds of an option or an argument; InputError, which names it, if it is none."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InputError(f"{name} is '{text}': it {error}", f"write {example}") from None
 
 
 def format_duration(seconds: int) -> str:

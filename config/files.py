@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from config.errors import InputError, StateError
+from config.errors import GpuctlError, InputError, StateError
 from config.folders import cache_home, config_home, home, state_home
 
 LARGEST_FILE = 16 << 20
@@ -204,6 +204,15 @@ def disk_errors() -> Iterator[None]:
             raise  # not about a file
         where = error.filename or "a file in gpuctl's state folder"
         raise disk_error(where, error) from error
+
+
+@contextmanager
+def os_errors_as(kind: type[GpuctlError], problem: str, hint: str = "") -> Iterator[None]:
+    """Raise an error of this kind instead of an OSError: the problem, with the system's reason."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{problem}: {error.strerror or error}", hint) from error
 
 
 def is_access_error(error: OSError) -> bool:

@@ -11,8 +11,7 @@ from datetime import timedelta
 from functools import wraps
 from typing import ParamSpec, TypedDict, TypeVar
 
-from config.duration import parse_duration
-from config.errors import InputError
+from config.duration import given_duration
 from config.files import disk_errors
 from config.folders import state_home
 from config.settings import export_state
@@ -114,7 +113,4 @@ def seconds_of(duration: str | timedelta, argument: str) -> int:
     """Return the seconds of `30m` or of a timedelta; InputError, which names the argument."""
     if isinstance(duration, timedelta):
         return int(duration.total_seconds())
-    try:
-        return parse_duration(duration)
-    except ValueError as error:
-        raise InputError(f"{argument} is '{duration}': it {error}", "write 30m, 8h or 2d") from None
+    return given_duration(duration, argument, "30m, 8h or 2d")

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from config.cluster.cluster_file import ZONE
 from config.errors import InputError
+from config.files import os_errors_as
 from config.folders import user_path
 from lab.authorization.policy import read_policy
 from lab.fault_table import (
@@ -216,10 +217,8 @@ def parse(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
 def _policy_file(given: str) -> str:
     """Return the absolute path of a file with a policy; InputError if it has none."""
     path = user_path(given).absolute()
-    try:
+    with os_errors_as(InputError, f"{path} cannot be read", "name a file"):
         read_policy(path.read_text())
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}", "name a file") from None
     return str(path)
 
 

@@ -12,7 +12,7 @@ from typing import IO
 
 from config.errors import LabError
 from config.file_locks import holding_process, lock_as_process, wait_for_lock
-from config.files import write_whole
+from config.files import os_errors_as, write_whole
 from lab.access_key import AccessKey
 from lab.places import Places, for_root_alone, make_private, open_private
 
@@ -76,14 +76,10 @@ def hold_alive(places: Places) -> IO[str]:
 @contextmanager
 def changing(places: Places) -> Iterator[None]:
     """Take the lock for starting or stopping the lab; wait while another process holds it."""
-    try:
+    with os_errors_as(LabError, f"cannot open {places.changing}", "the lab needs root on Linux"):
         if not places.is_default:
             make_private(places.changing.parent, places.root)
         lock = open_private(places.changing)
-    except OSError as error:
-        raise LabError(
-            f"cannot open {places.changing}: {error.strerror}", "the lab needs root on Linux"
-        ) from None
     with lock:
         wait_for_lock(lock)
         yield

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from config.errors import InputError
-from config.files import write_named_file
+from config.files import os_errors_as, write_named_file
 from config.folders import kept_logs
 from config.sensitive import SecretsOfEnvironment
 from config.version import gpuctl_version
@@ -50,10 +50,8 @@ def pack_support(
             entry.size, entry.mode, entry.mtime = len(data), 0o600, int(time.time())
             archive.addfile(entry, io.BytesIO(data))
             names.append(name)
-    try:
+    with os_errors_as(InputError, f"{to} cannot be written", "name another file"):
         write_named_file(to, packed.getvalue())
-    except OSError as error:
-        raise InputError(f"{to} cannot be written: {error.strerror}", "name another file") from None
     return tuple(names)
 
 

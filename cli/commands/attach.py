@@ -13,7 +13,6 @@ from cli.options import FoldOption, OutputsOption, chosen_target, output
 from cli.render import followed_run
 from cli.render import run as render
 from config import duration
-from config.errors import InputError
 from operations import past_run, run_search, runs
 
 if TYPE_CHECKING:
@@ -90,10 +89,7 @@ def _begin(since: str | None) -> float:
     """Return the time of the first event to show, in seconds since 1970."""
     if since is None:
         return 0.0
-    try:
-        return time.time() - duration.parse_duration(since)
-    except ValueError as error:
-        raise InputError(f"--since is '{since}': it {error}", "write 10m or 2h") from None
+    return time.time() - duration.given_duration(since, "--since", "10m or 2h")
 
 
 def _show_again(

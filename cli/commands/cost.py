@@ -9,7 +9,6 @@ import typer
 from cli.options import chosen_target, output
 from cli.render import text_table
 from config import duration
-from config.errors import InputError
 from config.quantities import money
 from operations import cost as operation
 
@@ -38,10 +37,8 @@ def cost(
     $ gpuctl cost --by tag --json
     """
     chosen, out = chosen_target(context), output(context)
-    try:
-        begin = datetime.now(UTC) - timedelta(seconds=duration.parse_duration(since))
-    except ValueError as error:
-        raise InputError(f"--since is '{since}': it {error}", "write 12h or 30d") from None
+    age_s = duration.given_duration(since, "--since", "12h or 30d")
+    begin = datetime.now(UTC) - timedelta(seconds=age_s)
     with out.progress() as view:
         costs = operation.find(chosen, begin, by=by, watcher=view)
     document = {

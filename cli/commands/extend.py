@@ -8,7 +8,6 @@ import typer
 from cli.arguments import ClusterArgument
 from cli.options import chosen_target, output
 from config import duration
-from config.errors import InputError
 from config.folded_names import fold
 from operations import lease
 
@@ -27,10 +26,7 @@ def extend(
     $ gpuctl extend demo 2h
     """
     chosen, out = chosen_target(context), output(context)
-    try:
-        seconds = duration.parse_duration(by)
-    except ValueError as error:
-        raise InputError(f"DURATION {error}, not '{by}'", "gpuctl extend demo 2h") from None
+    seconds = duration.given_duration(by, "DURATION", "30m or 2h")
     moved = lease.extend(chosen, cluster, seconds)
     document = {
         "cluster": cluster,

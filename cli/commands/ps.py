@@ -47,7 +47,10 @@ def ps(
     """
     chosen, out = chosen_target(context), output(context)
     if prune:
-        _prune(chosen, _age(older_than), out, yes)
+        age_s = None
+        if older_than is not None:
+            age_s = duration.given_duration(older_than, "--older-than", "7d or 12h")
+        _prune(chosen, age_s, out, yes)
         return
     if older_than is not None or yes:
         raise InputError("--older-than and --yes are for --prune alone", "add --prune")
@@ -89,13 +92,6 @@ def _lines(runs: "Sequence[known.ListedRun]", out: "Output") -> Iterator[str]:
     )
     head = ("RUN", "CLUSTER", "NODES", "STATUS", "ATTEMPTS", "EXIT", "COST", "STARTED", "HEARD")
     yield from out.table(head, rows, right=("NODES", "ATTEMPTS", "EXIT", "COST"), drop=DROP)
-
-
-def _age(older_than: str | None) -> int | None:
-    try:
-        return None if older_than is None else duration.parse_duration(older_than)
-    except ValueError as error:
-        raise InputError(f"--older-than is '{older_than}': it {error}", "write 7d or 12h") from None
 
 
 def _prune(chosen: "ChosenTarget", age_s: int | None, out: "Output", yes: bool) -> None:

@@ -56,9 +56,6 @@ def report(
 
 
 def _write(path: Path, data: bytes) -> None:
-    try:
+    hint = "name another file with -o or --png"
+    with files.os_errors_as(InputError, f"{path} cannot be written", hint):
         files.write_named_file(path, data)
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be written: {error.strerror}", "name another file with -o or --png"
-        ) from error

@@ -7,7 +7,6 @@ import typer
 from cli.arguments import RunArgument
 from cli.options import chosen_target, output
 from config import duration
-from config.errors import InputError
 from config.exit_codes import ExitCode
 from operations import runs
 
@@ -27,7 +26,9 @@ def wait(
     $ gpuctl wait train
     $ gpuctl wait train-4f2a1c --timeout 8h
     """
-    out, seconds = output(context), _seconds(timeout)
+    out, seconds = output(context), None
+    if timeout is not None:
+        seconds = duration.given_duration(timeout, "--timeout", "30m or 8h")
     with out.progress() as view:
         record = runs.wait(chosen_target(context), run, timeout_s=seconds, watcher=view)
     if not record.is_over:
@@ -37,10 +38,3 @@ def wait(
     line = f"Run {record.run_id}: {record.status}, exit code {record.exit_code}{reason}"
     out.show(record.model_dump(mode="json"), [line])
     raise typer.Exit(record.exit_code or 0)
-
-
-def _seconds(timeout: str | None) -> int | None:
-    try:
-        return None if timeout is None else duration.parse_duration(timeout)
-    except ValueError as error:
-        raise InputError(f"--timeout is '{timeout}': it {error}", "write 30m or 8h") from None

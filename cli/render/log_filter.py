@@ -90,10 +90,7 @@ def parse_ranks(text: str) -> frozenset[int]:
 
 
 def _age(text: str) -> int:
-    try:
-        return duration.parse_duration(text)
-    except ValueError as error:
-        raise InputError(f"--since {text}: {error}", "write --since 10m") from None
+    return duration.given_duration(text, "--since", "10m or 2h")
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from config.errors import InputError
-from config.files import LARGEST_FILE, open_regular
+from config.files import LARGEST_FILE, open_regular, os_errors_as
 from config.run.sources import Source
 
 Entry = tuple[str, str, int, str, int]
@@ -52,12 +52,9 @@ def tree_of(sources: Iterable[Source]) -> Tree:
         content = source.target
         size = source.size
         if source.kind == "file":
-            try:
+            problem = f"{source.local} cannot be read"
+            with os_errors_as(InputError, problem, "make it readable"):
                 content, size = _hash(source)
-            except OSError as error:
-                raise InputError(
-                    f"{source.local} cannot be read: {error.strerror}", "make it readable"
-                ) from error
             local[content] = source.local
         entries.append((source.path, source.kind, source.mode, content, size))
     return Tree(tuple(entries), local)

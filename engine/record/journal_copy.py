@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from config.errors import RunError
-from config.files import is_access_error, path_below
+from config.files import is_access_error, os_errors_as, path_below
 from config.identifiers import RUN_ID, is_valid
 from engine.agent.journal.journal_file import (
     JOURNAL,
@@ -209,13 +209,9 @@ def write_evidence(folder: Path, node: str, source: str, text: str) -> None:
     """Write the evidence that `source` showed about a lost node to `NODE/SOURCE.txt`."""
     # Both names come from a machine on which the job was root, so only their last part is used.
     path = path_below(folder, Path(node).name, f"{Path(source).name}.txt")
-    try:
+    with os_errors_as(RunError, f"{path} cannot be written", "free space on the disk"):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RunError(
-            f"{path} cannot be written: {error.strerror}", "free space on the disk"
-        ) from error
 
 
 BUDGET = 10 << 30
@@ -244,11 +240,9 @@ def runs_over_budget(kept: list[StoredRun], age_s: float = AGE_S) -> list[Stored
 def remove(kept: Iterable[StoredRun]) -> None:
     """Remove journals and evidence of the runs; raise RunError if that is not permitted."""
     for run in kept:
-        try:
-            with contextlib.suppress(FileNotFoundError):  # another gpuctl removes it too
-                shutil.rmtree(run.folder)
-        except OSError as error:
-            raise RunError(
-                f"{run.folder} cannot be removed: {error.strerror}",
-                "make the state folder writable",
-            ) from error
+        problem = f"{run.folder} cannot be removed"
+        with (
+            os_errors_as(RunError, problem, "make the state folder writable"),
+            contextlib.suppress(FileNotFoundError),  # another gpuctl removes it too
+        ):
+            shutil.rmtree(run.folder)

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Literal
 
 from config.errors import GpuctlError, NodeError, RunError
+from config.files import os_errors_as
 from config.progress import Progress, Reporter
 from engine.plan.remote_paths import work_folder
 from engine.record.outputs_folder import make_outputs_folder
@@ -218,7 +219,7 @@ async def _write(talk: Conversation, items: list[_Item], to: Path, node: str) ->
     """
     part = to.with_name(f"{to.name}.part")
     arrivals = Arrivals(part, most_mode=0o700)
-    try:
+    with os_errors_as(RunError, f"the outputs of {node} cannot be written to {part}"):
         make_outputs_folder(to.parent)
         shutil.rmtree(part, ignore_errors=True)  # of an earlier attempt
         part.mkdir(mode=0o700)
@@ -235,10 +236,6 @@ async def _write(talk: Conversation, items: list[_Item], to: Path, node: str) ->
         arrivals.finish()
         shutil.rmtree(to, ignore_errors=True)  # if that fails, the renaming does
         part.rename(to)
-    except OSError as error:
-        raise RunError(
-            f"the outputs of {node} cannot be written to {part}: {error.strerror}", ""
-        ) from error
     return arrivals.refused
 
 

@@ -35,6 +35,7 @@ from typing import Literal
 
 from config.errors import InfraError, InputError
 from config.file_locks import wait_for_lock
+from config.files import os_errors_as
 from config.folders import cache_home, user_path
 from config.progress import Progress, Reporter
 from config.settings import settings
@@ -178,13 +179,9 @@ def install_engine(fill: Callable[[Path, Reporter], None], report: Reporter) -> 
         with tempfile.TemporaryDirectory(dir=final.parent, prefix=".making-") as folder:
             root = Path(folder) / "root"
             root.mkdir()
-            try:
+            hint = "free space there, or set XDG_CACHE_HOME to another folder"
+            with os_errors_as(InfraError, f"{final.parent} cannot be written", hint):
                 fill(root, report)
-            except OSError as error:
-                raise InfraError(
-                    f"{final.parent} cannot be written: {error.strerror or error}",
-                    "free space there, or set XDG_CACHE_HOME to another folder",
-                ) from error
             version = engine_version(root / "bin" / "pulumi")
             if version is None or not fits(version):
                 raise InfraError(
@@ -317,14 +314,10 @@ def _download(url: str, path: Path, subject: str, report: Reporter) -> str:
 @contextmanager
 def _install_lock(folder: Path, report: Reporter) -> Iterator[None]:
     """Hold the lock for installations, and remove what killed processes left."""
-    try:
+    hint = "set XDG_CACHE_HOME to a folder that you can write"
+    with os_errors_as(InfraError, f"{folder} cannot be written", hint):
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("w")
-    except OSError as error:
-        raise InfraError(
-            f"{folder} cannot be written ({error.strerror})",
-            "set XDG_CACHE_HOME to a folder that you can write",
-        ) from error
     with lock:
         wait_for_lock(
             lock,

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from config.errors import LabError
+from config.files import os_errors_as
 from config.polling import Timeouts, poll
 from lab.places import Places
 
@@ -36,18 +37,14 @@ def create(places: Places, machine: str, owner: int) -> tuple[Path, ...]:
     groups = []
     for hierarchy in hierarchies():
         group = hierarchy / places.cgroup / machine
-        try:
+        hint = "the lab needs root and cgroups that it may write to"
+        with os_errors_as(LabError, f"cannot make the control group {group}", hint):
             group.mkdir(parents=True, exist_ok=True)
             _inherit_cpuset(hierarchy, group.parent)
             _inherit_cpuset(hierarchy, group)
             for path in (group, *(group / name for name in _DELEGATED)):
                 if path.exists():
                     os.chown(path, owner, owner)
-        except OSError as error:
-            raise LabError(
-                f"cannot make the control group {group}: {error.strerror}",
-                "the lab needs root and cgroups that it may write to",
-            ) from error
         groups.append(group)
     return tuple(groups)
 

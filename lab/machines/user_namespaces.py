@@ -16,6 +16,7 @@ from pathlib import Path
 from zlib import crc32
 
 from config.errors import LabError
+from config.files import os_errors_as
 
 IDS = 65536
 """The number of users of a machine, `nobody` (65534) among them."""
@@ -50,7 +51,8 @@ def mount_shifted(folder: Path, at: Path, first: int) -> None:
     LabError if the kernel or the folder's file system cannot do that.
     """
     with _user_namespace(first) as users:
-        try:
+        hint = "the lab needs Linux 5.19 or later and its images on ext4, xfs or btrfs"
+        with os_errors_as(LabError, f"{folder} cannot be mounted with shifted user ids", hint):
             tree = _call(_OPEN_TREE, _AT_FDCWD, str(folder).encode(), _OPEN_TREE_CLONE)
             try:
                 attributes = _Attributes(attr_set=_READ_ONLY | _MOUNT_ATTR_IDMAP, userns_fd=users)
@@ -60,11 +62,6 @@ def mount_shifted(folder: Path, at: Path, first: int) -> None:
                 _call(_MOVE_MOUNT, tree, b"", _AT_FDCWD, place, _MOVE_MOUNT_F_EMPTY_PATH)
             finally:
                 os.close(tree)
-        except OSError as error:
-            raise LabError(
-                f"{folder} cannot be mounted with shifted user ids: {error.strerror}",
-                "the lab needs Linux 5.19 or later and its images on ext4, xfs or btrfs",
-            ) from None
 
 
 @contextmanager

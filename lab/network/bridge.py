@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Self
 
 from config.errors import LabError
+from config.files import os_errors_as
 from lab.host_commands import call, succeeds
 from lab.network import host_settings, slots
 from lab.network.namespaces import enter_namespace
@@ -151,13 +152,10 @@ class LabNetwork:
             return socket.create_server((address, port), backlog=128)
 
         with ThreadPoolExecutor(1) as apart:
-            try:
+            problem = f"nothing can listen on {address}:{port} inside the lab"
+            remedy = f"stop the lab and start it again: `{self.places.command('stop')}`"
+            with os_errors_as(LabError, problem, remedy):
                 return apart.submit(make).result()
-            except OSError as error:
-                raise LabError(
-                    f"nothing can listen on {address}:{port} inside the lab: {error.strerror}",
-                    f"stop the lab and start it again: `{self.places.command('stop')}`",
-                ) from None
 
     def guard(self, port: int) -> None:
         """Refuse connections to the port of loopback to every other user, until `down`."""

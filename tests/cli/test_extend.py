@@ -140,8 +140,8 @@ def test_the_text(machines: Machines, remembered: Target) -> None:
 @pytest.mark.parametrize("word", ["2", "2hours", "0h"])
 def test_a_wrong_duration(machines: Machines, word: str) -> None:
     assert str(extend(word).exception) == (
-        "DURATION must be a whole number (at most 6 digits) and a unit: s, m, h or d (30m, 8h), not"
-        f" '{word}'; gpuctl extend demo 2h"
+        f"DURATION is '{word}': it must be a whole number (at most 6 digits) and a unit: s, m, h or"
+        " d (30m, 8h); write 30m or 2h"
     )
     assert machines.ends == {}
 

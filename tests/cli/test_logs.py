@@ -143,8 +143,8 @@ def test_lines_are_chosen(
         ),
         (
             ("--since", "10"),
-            "--since 10: must be a whole number (at most 6 digits) and a unit: s, m, h or d"
-            " (30m, 8h); write --since 10m",
+            "--since is '10': it must be a whole number (at most 6 digits) and a unit: s, m, h or d"
+            " (30m, 8h); write 10m or 2h",
         ),
         (
             ("--grep", "("),

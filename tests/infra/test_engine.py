@@ -297,7 +297,7 @@ def test_installations_at_the_same_time_install_once(cache: Path) -> None:
 
 def test_an_unwritable_cache_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
-    with pytest.raises(InfraError, match=r"^/proc/nowhere/gpuctl/engine cannot be written \("):
+    with pytest.raises(InfraError, match=r"^/proc/nowhere/gpuctl/engine cannot be written: "):
         install_engine(filling(), silent)
 
 
