@@ -1,4 +1,7 @@
-"""A real SMTP server on loopback, with STARTTLS or TLS from the first byte, and a login."""
+"""A real SMTP server, with STARTTLS or TLS from the first byte, and a login.
+
+It is on loopback, or at an address of a lab's network, where the lab's machines reach it.
+"""
 
 import base64
 import ssl
@@ -10,6 +13,9 @@ from email import message_from_bytes, policy
 from email.message import EmailMessage
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
+
+from lab.places import Places
+from tests.engine.webhooks import listen_in
 
 USER, PASSWORD = "AKIAIOSFODNN7EXAMPLE", "hidden-password"
 
@@ -107,7 +113,12 @@ class _Server(ThreadingTCPServer):
 
 @contextmanager
 def mail_server(
-    certificate: Path, port: int = 0, *, is_wrapped: bool = False
+    certificate: Path,
+    port: int = 0,
+    *,
+    is_wrapped: bool = False,
+    address: str = "127.0.0.1",
+    lab: Places | None = None,
 ) -> Iterator[MailServer]:
     """Serve with the certificate, a PEM file that has its key too."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -115,8 +126,8 @@ def mail_server(
     state = MailServer()
     names = {"state": state, "context": context, "is_wrapped": is_wrapped}
     handler = type("Conversation", (_Conversation,), names)
-    with _Server(("127.0.0.1", port), handler) as server:
-        state.to = f"127.0.0.1:{server.server_address[1]}"
+    with listen_in(lab, lambda: _Server((address, port), handler)) as server:
+        state.to = f"{address}:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:

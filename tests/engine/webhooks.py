@@ -8,14 +8,14 @@ import ipaddress
 import json
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import TCPServer
-from typing import Any
+from typing import Any, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -24,6 +24,8 @@ from cryptography.x509.oid import NameOID
 
 from lab.network.namespaces import enter_namespace
 from lab.places import Places
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -49,14 +51,14 @@ class _Server(ThreadingHTTPServer):
         TCPServer.server_bind(self)
 
 
-def _listen(handler: type[BaseHTTPRequestHandler], address: str, lab: Places | None) -> _Server:
-    """Listen at the address, in the lab's network if there is one."""
+def listen_in(lab: Places | None, server: Callable[[], T]) -> T:
+    """Return the server, which listens in the lab's network if there is one."""
 
-    def listen() -> _Server:
+    def listen() -> T:
         if lab is not None:
             with Path(f"/run/netns/{lab.namespace}").open("rb") as namespace:
                 enter_namespace(namespace.fileno())
-        return _Server((address, 0), handler)
+        return server()
 
     with ThreadPoolExecutor(1) as apart:  # only this thread enters the namespace
         return apart.submit(listen).result()
@@ -89,7 +91,7 @@ def webhook(
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
-    server = _listen(Handler, address, lab)
+    server = listen_in(lab, lambda: _Server((address, 0), Handler))
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
@@ -107,12 +109,12 @@ def webhook(
         server.server_close()
 
 
-def make_certificate(path: Path) -> Path:
-    """Write a certificate for 127.0.0.1 and its key, which is its own authority."""
+def make_certificate(path: Path, address: str = "127.0.0.1") -> Path:
+    """Write a certificate for the address and its key, which is its own authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
     now = datetime.datetime.now(datetime.UTC)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    holder = x509.IPAddress(ipaddress.ip_address(address))
     made = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -121,7 +123,7 @@ def make_certificate(path: Path) -> Path:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([holder]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -16,7 +16,8 @@ from nodes.keys import ensure_key
 from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import what_bills
 from tests.e2e.ssh_agents import a_colleague, ssh_agent
-from tests.engine.webhooks import webhook
+from tests.engine.mail_servers import PASSWORD, USER, mail_server
+from tests.engine.webhooks import make_certificate, webhook
 
 pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
@@ -117,12 +118,13 @@ def attached_killed_and_attached(gpuctl: Gpuctl, cluster: str, name: str) -> str
 
 
 def test_a_detached_run_is_attached_killed_and_attached_again(
-    gpuctl: Gpuctl, cluster: str, tmp_path: Path
+    gpuctl: Gpuctl, cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every line is there once, and the second client ends as `run` does, with its outputs.
 
-    The head notifies: of the start when nobody is attached, of the end as well. Two webhooks are
-    on the lab's network. The head's own timer ends its lifetime in ten minutes, as its file says.
+    The head notifies: of the start when nobody is attached, of the end as well. Two webhooks and an
+    SMTP server are on the lab's network; the head trusts the server's certificate. The
+    head's own timer ends its lifetime in ten minutes, as its file says.
     """
     here = f"--lab ssh {cluster} node0 --".split()
     gateway = gpuctl(*here, "ip -4 route show default").split()[2]
@@ -132,10 +134,23 @@ def test_a_detached_run_is_attached_killed_and_attached_again(
     wait = "until test -e /tmp/go; do sleep 0.2; done"
     commands = [f"seq 1 300; {wait}; seq 301 600; echo kept > result; exit 4"]
     notify: list[dict[str, Any]] = [{"command": "{ cat; echo; } >> /root/notified"}]
+    certificate = make_certificate(tmp_path / "one.pem", gateway)
+    trusted = "$(python3 -c 'import ssl; print(ssl.get_default_verify_paths().openssl_cafile)')"
+    public = certificate.read_text().partition("-----END PRIVATE KEY-----\n")[2]
+    gpuctl(*here, f"cat >> {trusted} <<end\n{public}end\n")
+    monkeypatch.setenv("SMTP_USER", USER)
+    monkeypatch.setenv("SMTP_PASSWORD", PASSWORD)
     with (
         webhook(address=gateway, lab=gpuctl.lab) as plain,
         webhook(address=gateway, lab=gpuctl.lab) as slack,
+        mail_server(certificate, address=gateway, lab=gpuctl.lab) as mail,
     ):
+        email = {
+            **{"host": gateway, "port": int(mail.to.rpartition(":")[2])},
+            **{"sender": "gpuctl@example.com", "to": ["ann@example.com"]},
+            **{"user": {"secret": "SMTP_USER"}, "password": {"secret": "SMTP_PASSWORD"}},
+        }
+        notify.append({"email": email, "on": ["failure"]})
         notify += [{"webhook": plain.url}, {"webhook": slack.url, "form": "slack"}]
         file = run_file(tmp_path, "left", commands, outputs=["result"], notify=notify)
         started = gpuctl.json("--lab", "run", str(file), "--cluster", cluster, "--detach")
@@ -149,10 +164,12 @@ def test_a_detached_run_is_attached_killed_and_attached_again(
     of = {one["event"]: one for one in bodies}
     assert (set(of), len(bodies)) == ({"start", "lease", "failure"}, 3)
     assert {one["text"] for one in slack.bodies()} == {one["text"] for one in bodies}
+    (letter,) = mail.mails
+    assert (letter["Subject"], mail.logins) == (of["failure"]["text"], [True])
     assert re.fullmatch(
         rf"run {name} on cluster {cluster}: the cluster's lifetime ends at [^ ]+Z, in"
         r" (9 min \d+ s|10 min); its nodes power off then,"
-        rf" and the rest costs until `gpuctl down {cluster}`",
+        rf" and the rest costs until `{gpuctl.program} down {cluster}`",
         of["lease"]["text"],
     )
     printed = Counter(line for line in rest.splitlines() if line[0:1] == "[")
