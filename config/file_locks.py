@@ -12,23 +12,29 @@ from typing import IO, Any
 _FLOCK = "hhqqi"  # struct flock of 64-bit Linux: type, whence, start, length, pid
 
 
-def lock(file: IO[Any]) -> None:
-    """Lock the file; raise BlockingIOError if another process holds its lock."""
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def try_lock(file: IO[Any]) -> bool:
+    """Lock the file; return False if another process holds its lock."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def wait_for_lock(file: IO[Any], on_wait: Callable[[], object] | None = None) -> None:
     """Lock the file; if another process holds its lock, call `on_wait`, then wait."""
-    try:
-        lock(file)
-    except BlockingIOError:
-        if on_wait is not None:
-            on_wait()
-        fcntl.flock(file, fcntl.LOCK_EX)
+    if try_lock(file):
+        return
+    if on_wait is not None:
+        on_wait()
+    fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def is_locked(file: IO[Any]) -> bool:
-    """Return whether a process holds the lock; the file must not be locked by this one."""
+    """Return whether a process holds the lock; the file must not be locked by this one.
+
+    If none does, this process holds it for a moment, in which `try_lock` of another one fails.
+    """
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -38,7 +44,10 @@ def is_locked(file: IO[Any]) -> bool:
 
 
 def lock_as_process(file: IO[Any]) -> None:
-    """Lock the file, so that `holding_process` knows this process; BlockingIOError as `lock`."""
+    """Lock the file, so that `holding_process` knows this process.
+
+    Raises BlockingIOError if another process has locked it.
+    """
     fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 

@@ -136,8 +136,8 @@ def _alone(on_wait: Callable[[], None] | None = None) -> Iterator[IO[str]]:
     images().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     make_private(images())
     with (images() / "lock").open("w") as lock:
-        if on_wait is None:
-            file_locks.lock(lock)
-        else:
+        if on_wait is not None:
             file_locks.wait_for_lock(lock, on_wait)
+        elif not file_locks.try_lock(lock):
+            raise BlockingIOError
         yield lock

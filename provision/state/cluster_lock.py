@@ -13,9 +13,13 @@ from typing import IO
 from config import file_locks
 from config.errors import InputError, StateError
 from config.files import disk_error, disk_errors
+from config.polling import Timeouts, poll
 from config.target import Target
 from provision.state.shared import LOCK_FILE, SharedFiles, cluster_folder
 from provision.state.shared_lock import is_held, shared_lock
+
+_QUESTION = Timeouts(1, 0.02)
+"""How long a lock may be held that is no command's: `is_locked` of another process asks for it."""
 
 
 @contextmanager
@@ -48,16 +52,16 @@ def _open_existing(path: Path) -> IO[str] | None:
 def _hold(file: IO[str], path: Path, name: str, command: str) -> None:
     """Lock the open file, and write who holds it."""
     try:
-        file_locks.lock(file)
-    except BlockingIOError:
+        is_ours = poll(lambda: file_locks.try_lock(file) or None, _QUESTION)
+    except OSError as error:
+        raise _no_locks(path, error) from error
+    if not is_ours:
         file.seek(0)
         pid, _, what = file.read().partition(" ")
         raise InputError(
             f"cluster '{name}' is being changed by `{what or 'gpuctl'}` (process {pid or '?'})",
             "wait for it or end it, then repeat this command",
-        ) from None
-    except OSError as error:
-        raise _no_locks(path, error) from error
+        )
     if not file.writable():
         return
     # Without the file's buffer, which would be written again when the file is closed.

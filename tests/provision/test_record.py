@@ -1,10 +1,12 @@
 """Records and locks on this machine."""
 
 import contextlib
+import fcntl
 import multiprocessing
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from multiprocessing.context import SpawnProcess
@@ -160,6 +162,19 @@ def test_a_second_command_is_told_who_changes_the_cluster(
     assert not ClusterStore(target(tmp_path)).is_locked("demo")
     with ClusterStore(target(tmp_path)).lock("demo", "gpuctl down"):
         assert ClusterStore(target(tmp_path)).is_locked("demo")
+
+
+def test_a_question_for_the_lock_refuses_no_command(tmp_path: Path) -> None:
+    store = ClusterStore(target(tmp_path))
+    with store.lock("demo", "gpuctl up"):
+        pass
+    with (store.folder("demo") / "lock").open() as question:
+        fcntl.flock(question, fcntl.LOCK_SH)  # as `gpuctl status` has it for a moment
+        answered = threading.Timer(0.1, fcntl.flock, (question, fcntl.LOCK_UN))
+        answered.start()
+        with store.lock("demo", "gpuctl down"):
+            assert store.is_locked("demo")
+        answered.join()
 
 
 def test_a_record_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
