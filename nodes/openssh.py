@@ -17,27 +17,39 @@ def openssh_config(inventory: Inventory) -> str:
     For `ProxyJump` ssh gives FILE to a shell as it is (ssh.c of OpenSSH 9.2): a path with a space
     or a `$` would break. gpuctl writes the command that ssh would run, with the path quoted.
     """
-    bastion, folder = inventory.bastion, inventory.folder
     jump = f"ssh -F {quoted_words([str(_config_file(inventory))])} -W '[%h]:%p' bastion"
+    blocks = host_blocks(inventory, "", f"ProxyCommand {jump}")
+    every = f"Host *\n{security_lines(inventory.folder)}  LogLevel ERROR\n"
+    return "\n".join([*blocks, every])
+
+
+def host_blocks(inventory: Inventory, prefix: str, jump: str) -> list[str]:
+    """Return a Host block for each machine, whose name there begins with `prefix`.
+
+    `jump` is the line of a node that is reached through the bastion.
+    """
+    bastion = inventory.bastion
     blocks = []
     if bastion is not None:
-        blocks = [_host("bastion", bastion.address, bastion.port, bastion.user)]
+        blocks = [_host(f"{prefix}bastion", bastion.address, bastion.port, bastion.user)]
     for node in inventory.nodes:
-        block = _host(node.name, node.address, node.port, inventory.user)
+        block = _host(f"{prefix}{node.name}", node.address, node.port, inventory.user)
         if proxy := proxy_command(inventory, node):
             block += f"  ProxyCommand {quoted_words(proxy)}\n"
-        blocks.append(block if bastion is None else f"{block}  ProxyCommand {jump}\n")
-    blocks.append(
-        "Host *\n"
+        blocks.append(block if bastion is None else f"{block}  {jump}\n")
+    return blocks
+
+
+def security_lines(folder: Path) -> str:
+    """Return the settings of all machines: the keys of both sides, and keepalives."""
+    return (
         f"{identity_lines(folder)}"
         f"  UserKnownHostsFile {quoted_path(folder / 'known_hosts')}\n"
         "  GlobalKnownHostsFile /dev/null\n"
         "  StrictHostKeyChecking yes\n"
         "  PreferredAuthentications publickey\n"
         f"  ServerAliveInterval {KEEPALIVE_S}\n"
-        "  LogLevel ERROR\n"
     )
-    return "\n".join(blocks)
 
 
 def write_openssh_config(inventory: Inventory) -> Path:

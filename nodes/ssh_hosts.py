@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 
 from config.files import read_named_file, read_regular, write_whole
-from nodes.identity import identity_lines, quoted_path
+from nodes.identity import quoted_path
 from nodes.inventory import Inventory
-from nodes.openssh import KEEPALIVE_S, proxy_command, quoted_words
+from nodes.openssh import host_blocks, security_lines
 
 
 def user_config() -> Path:
@@ -25,27 +25,13 @@ def hosts_file(cluster: str) -> Path:
 
 def hosts_text(inventory: Inventory) -> str:
     """Return a Host block for each machine, `demo-node0` and so on, and one for all of them."""
-    cluster, bastion = inventory.cluster, inventory.bastion
-    blocks = [_first_line(inventory.folder)]
+    cluster = inventory.cluster
     names = [f"{cluster}-{node.name}" for node in inventory.nodes]
-    if bastion is not None:
+    if inventory.bastion is not None:
         names.append(f"{cluster}-bastion")
-        blocks.append(_host(names[-1], bastion.address, bastion.port, bastion.user))
-    for node in inventory.nodes:
-        block = _host(f"{cluster}-{node.name}", node.address, node.port, inventory.user)
-        if proxy := proxy_command(inventory, node):
-            block += f"  ProxyCommand {quoted_words(proxy)}\n"
-        blocks.append(block if bastion is None else f"{block}  ProxyJump {cluster}-bastion\n")
-    blocks.append(
-        f"Host {' '.join(names)}\n"
-        f"{identity_lines(inventory.folder)}"
-        f"  UserKnownHostsFile {quoted_path(inventory.folder / 'known_hosts')}\n"
-        "  GlobalKnownHostsFile /dev/null\n"
-        "  StrictHostKeyChecking yes\n"
-        "  PreferredAuthentications publickey\n"
-        f"  ServerAliveInterval {KEEPALIVE_S}\n"
-    )
-    return "\n".join(blocks)
+    blocks = host_blocks(inventory, f"{cluster}-", f"ProxyJump {cluster}-bastion")
+    every = f"Host {' '.join(names)}\n{security_lines(inventory.folder)}"
+    return "\n".join([_first_line(inventory.folder), *blocks, every])
 
 
 def write_hosts(inventory: Inventory) -> Path:
@@ -106,7 +92,3 @@ def add_include(config: Path) -> None:
 
 def _first_line(folder: Path) -> str:
     return f"# Written by gpuctl for the cluster in {folder}\n"
-
-
-def _host(name: str, address: str, port: int, user: str) -> str:
-    return f"Host {name}\n  HostName {address}\n  Port {port}\n  User {user}\n"
