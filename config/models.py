@@ -7,7 +7,7 @@ imports many models and uses few. Threads may share them
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Discriminator
 
 
 class Model(BaseModel):
@@ -20,6 +20,18 @@ class Value(BaseModel):
     """A value that gpuctl stores as JSON: unknown keys are ignored, values never change."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+
+SCALAR, MAPPING = "[scalar]", "[mapping]"
+"""The tags of a field that is written as one value or as a mapping."""
+
+
+def _shape(value: Any) -> str:
+    return MAPPING if isinstance(value, (dict, BaseModel)) else SCALAR
+
+
+BY_SHAPE = Discriminator(_shape)
+"""It chooses between SCALAR and MAPPING: a wrong value gives one diagnostic and not two."""
 
 
 def number_text(value: Any) -> Any:

@@ -18,22 +18,13 @@ from pydantic_core import ErrorDetails
 from config.cluster import cluster_file
 from config.loading.formats import formats
 from config.mistakes import MOST_MISTAKES, REFUSED, Mistake, Path, path_text
-from config.run import container_fields, elastic, run_file
-from config.run.env import SECRET_TAG, TEXT_TAG, Secret
+from config.models import MAPPING, SCALAR
+from config.run import run_file
+from config.run.env import Secret
 from config.yaml.hints import choice_hint, describe_value, names_hint, quote
 from config.yaml.marked_yaml import Document
 
 _KEY = "[key]"  # pydantic puts it after the key in `loc` if the key itself is wrong
-_BRANCHES = (
-    TEXT_TAG,
-    SECRET_TAG,
-    run_file.REFERENCE_TAG,
-    run_file.GATES_TAG,
-    elastic.COUNT_TAG,
-    elastic.RANGE_TAG,
-    container_fields.WRITTEN_TAG,
-    container_fields.NAMED_TAG,
-)
 _FORMS = cluster_file.FORMS | run_file.FORMS
 
 
@@ -44,7 +35,7 @@ def translate_errors(
     errors = error.errors()
     for details in errors[:MOST_MISTAKES]:
         # The branch of a union that pydantic took is not part of the file's path.
-        at = tuple(part for part in details["loc"] if part not in _BRANCHES)
+        at = tuple(part for part in details["loc"] if part not in (SCALAR, MAPPING))
         on_key = at[-1:] == (_KEY,)
         at = at[:-1] if on_key else at
         place = _Place(model, document, at, on_key, details)

@@ -1,11 +1,11 @@
 """Fields of a run's container: its registry's account, its volumes, its ports."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import BeforeValidator, Field, Tag, WithJsonSchema
 
 from config.bounds import PORT
-from config.models import Model, number_text
+from config.models import BY_SHAPE, MAPPING, SCALAR, Model, number_text
 from config.run.env import EnvText, Secret
 
 MOUNT = r"^/[^:\x00]*:/[^:\x00]*$"
@@ -14,9 +14,6 @@ CONTAINER_FORMS = {
     PORT: "a port of node 0, or one here and one there: 8000, 80:8000, *:8000 (any free one)",
 }
 """The patterns of this module in words."""
-
-WRITTEN_TAG, NAMED_TAG = "[written]", "[named]"
-
 
 Volume = Annotated[str, Field(pattern=MOUNT)]
 Port = Annotated[
@@ -27,13 +24,9 @@ Port = Annotated[
 ]
 
 
-def _kind_of_password(value: Any) -> str:
-    return WRITTEN_TAG if isinstance(value, str) else NAMED_TAG
-
-
 Password = Annotated[
-    Annotated[EnvText, Field(min_length=1), Tag(WRITTEN_TAG)] | Annotated[Secret, Tag(NAMED_TAG)],
-    Discriminator(_kind_of_password),
+    Annotated[EnvText, Field(min_length=1), Tag(SCALAR)] | Annotated[Secret, Tag(MAPPING)],
+    BY_SHAPE,
     WithJsonSchema(Secret.model_json_schema()),
 ]
 

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field, Tag
 
 from config.cluster.cluster_rules import Data
 from config.mistakes import Mistake
-from config.models import Model
+from config.models import BY_SHAPE, MAPPING, SCALAR, Model
 
 MOST_NODES = 512
 MOST_SIZES = 64
@@ -16,7 +16,6 @@ MOST_SIZES = 64
 NNODES = r"^[1-9][0-9]{0,2}\.\.[1-9][0-9]{0,2}$"
 
 _Number = Annotated[int, Field(ge=1, le=MOST_NODES)]
-COUNT_TAG, RANGE_TAG = "[count]", "[range]"
 
 
 class NodeRange(Model):
@@ -26,13 +25,8 @@ class NodeRange(Model):
     max: _Number = Field(description="The most nodes; it starts on as many as are free.")
 
 
-def _kind_of_count(value: Any) -> str:
-    return RANGE_TAG if isinstance(value, (dict, NodeRange)) else COUNT_TAG
-
-
 NodeCount = Annotated[
-    Annotated[_Number, Tag(COUNT_TAG)] | Annotated[NodeRange, Tag(RANGE_TAG)],
-    Discriminator(_kind_of_count),
+    Annotated[_Number, Tag(SCALAR)] | Annotated[NodeRange, Tag(MAPPING)], BY_SHAPE
 ]
 
 _NEEDS_ONE_NUMBER = {

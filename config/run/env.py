@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    Discriminator,
     Field,
     Tag,
     WithJsonSchema,
@@ -15,7 +14,7 @@ from pydantic import (
 
 from config.cluster.cluster_file import NO_NUL
 from config.mistakes import Mistake, refusal
-from config.models import Model
+from config.models import BY_SHAPE, MAPPING, SCALAR, Model
 
 NAME_FORM = "[A-Za-z_][A-Za-z0-9_]*"
 _ENV_NAME = re.compile(NAME_FORM)
@@ -43,11 +42,6 @@ def _env_mapping(value: Any) -> Any:
         raise refusal(*mistakes)
     parts = (entry.partition("=") for entry in value)
     return {name: text if equals else {"secret": name} for name, equals, text in parts}
-
-
-def _kind_of_value(value: Any) -> str:
-    """Return the tag of text or secret, so that a wrong value gives one diagnostic and not two."""
-    return SECRET_TAG if isinstance(value, (dict, Secret)) else TEXT_TAG
 
 
 def _env_name(value: str) -> str:
@@ -87,11 +81,7 @@ def _list_mistakes(entries: list[Any] | tuple[Any, ...]) -> Iterator[Mistake]:
 EnvName = Annotated[str, AfterValidator(_env_name)]
 EnvText = Annotated[str, Field(pattern=NO_NUL)]
 SweptText = Annotated[EnvText, WithJsonSchema({"type": ["string", "number"]})]
-TEXT_TAG, SECRET_TAG = "[text]", "[secret]"
-EnvValue = Annotated[
-    Annotated[EnvText, Tag(TEXT_TAG)] | Annotated[Secret, Tag(SECRET_TAG)],
-    Discriminator(_kind_of_value),
-]
+EnvValue = Annotated[Annotated[EnvText, Tag(SCALAR)] | Annotated[Secret, Tag(MAPPING)], BY_SHAPE]
 Env = Annotated[
     dict[EnvName, EnvValue],
     BeforeValidator(_env_mapping),

@@ -8,12 +8,12 @@ import re
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import AfterValidator, Field, Tag, WithJsonSchema
 
 from config.cluster.cluster_file import Command
 from config.mistakes import Mistake, refusal
-from config.models import Model
-from config.run.env import SECRET_TAG, TEXT_TAG, Env, Secret
+from config.models import BY_SHAPE, MAPPING, SCALAR, Model
+from config.run.env import Env, Secret
 
 NotifyEvent = Literal[
     "start", "retry", "waiting", "interruption", "lease", "budget", "failure", "end"
@@ -83,10 +83,6 @@ def _plain_url(url: str) -> str:
     return url
 
 
-def _kind(value: Any) -> str:
-    return SECRET_TAG if isinstance(value, (dict, Secret)) else TEXT_TAG
-
-
 def _checked_headers(headers: dict[str, Any]) -> dict[str, Any]:
     mistakes = []
     for name, value in headers.items():
@@ -115,13 +111,13 @@ _SECRET = {
     "additionalProperties": False,
 }
 Webhook = Annotated[
-    Annotated[str, AfterValidator(_plain_url), Tag(TEXT_TAG)] | Annotated[Secret, Tag(SECRET_TAG)],
-    Discriminator(_kind),
+    Annotated[str, AfterValidator(_plain_url), Tag(SCALAR)] | Annotated[Secret, Tag(MAPPING)],
+    BY_SHAPE,
     WithJsonSchema({"anyOf": [_TEXT, _SECRET]}),
 ]
 HeaderValue = Annotated[
-    Annotated[str, Tag(TEXT_TAG)] | Annotated[Secret, Tag(SECRET_TAG)],
-    Discriminator(_kind),
+    Annotated[str, Tag(SCALAR)] | Annotated[Secret, Tag(MAPPING)],
+    BY_SHAPE,
     WithJsonSchema({"anyOf": [_TEXT, _SECRET]}),
 ]
 Headers = Annotated[dict[str, HeaderValue], AfterValidator(_checked_headers)]

@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag
 from config.cluster.cluster_file import Command
 from config.duration import Duration
 from config.identifiers import RUN_NAME, RunName
-from config.models import Model
+from config.models import MAPPING, SCALAR, Model
 from config.run.code import CODE_FORMS, CodeLimit, Files, Outputs, RepoSource, Workdir
 from config.run.collective import Collective
 from config.run.container_fields import CONTAINER_FORMS, Port, RegistryAuth, Volume
@@ -244,13 +244,11 @@ class Gate(Model):
 
 
 def _kind_of_expectation(value: Any) -> str:
-    return REFERENCE_TAG if isinstance(value, str) else GATES_TAG
+    return SCALAR if isinstance(value, str) else MAPPING
 
 
-REFERENCE_TAG, GATES_TAG = "[reference]", "[gates]"
 Expect = Annotated[
-    Annotated[Literal["reference"], Tag(REFERENCE_TAG)]
-    | Annotated[dict[str, Gate], Tag(GATES_TAG)],
+    Annotated[Literal["reference"], Tag(SCALAR)] | Annotated[dict[str, Gate], Tag(MAPPING)],
     Discriminator(_kind_of_expectation),
 ]
 

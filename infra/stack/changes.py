@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from config.yaml.hints import shorten
+
 if TYPE_CHECKING:
     from pulumi.automation import EngineEvent, StepEventMetadata
 
@@ -304,5 +306,4 @@ def _shown(value: Any) -> str:
         return "(known after apply)"
     if isinstance(value, list):
         return f"{len(value)} {'entry' if len(value) == 1 else 'entries'}"
-    text = json.dumps(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return shorten(json.dumps(value), _LONGEST)

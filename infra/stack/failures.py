@@ -12,6 +12,7 @@ from config.catalogue.aws_codes import aws_code
 from config.errors import InfraError
 from config.files import disk_error, is_access_error
 from config.folders import cache_home
+from config.yaml.hints import shorten
 from infra.stack.changes import name_of
 
 _COLOUR = re.compile(r"<\{%[^%]*%\}>|\x1b\[[0-9;]*m")
@@ -83,10 +84,10 @@ def one_line(message: str) -> str:
     plain = _COLOUR.sub("", message)
     aws = _AWS.search(plain)
     if aws:
-        return _cut(" ".join(f"{aws['code']}: {aws['text']}".split()))
+        return shorten(" ".join(f"{aws['code']}: {aws['text']}".split()), _LONGEST)
     lines = [_BULLET.sub("", line).strip() for line in plain.splitlines()]
     kept = [line for line in lines if line and not re.match(r"\d+ errors? occurred:", line)]
-    return _cut(" ".join(kept).removeprefix("error: "))
+    return shorten(" ".join(kept).removeprefix("error: "), _LONGEST)
 
 
 def complaint(output: str) -> str:
@@ -107,10 +108,6 @@ def complaint(output: str) -> str:
     signals = {-signal: signal.name for signal in Signals}
     how = f"was killed by {signals[code]}" if code in signals else f"ended with exit code {code}"
     return f"Pulumi's engine {how}, and says nothing"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def local_error(stack: str, failed: Exception, engine: Path) -> InfraError:

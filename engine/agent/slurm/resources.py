@@ -6,10 +6,11 @@ processors and GPUs that another has. Without `--exact` a step takes all process
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,7 @@ class Resources:
 
         Return None if `choose` does, because it must wait.
         """
-        with self._file.open("a+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            state = _load(file)
+        with self._locked() as state:
             needs = choose([self._free(state, node) for node in range(self._nodes)])
             if needs is None:
                 return None
@@ -61,38 +60,32 @@ class Resources:
                 str(node): [need.cpus, list(gpus[node]) if need.gpus > 0 else []]
                 for node, need in needs.items()
             }
-            _save(file, state)
             return number, gpus
 
     def release(self) -> None:
         """Give back what this process has taken."""
-        with self._file.open("a+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            state = _load(file)
+        with self._locked() as state:
             state["steps"].pop(str(os.getpid()), None)
-            _save(file, state)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[dict[str, Any]]:
+        """Yield the state, which nobody else changes meanwhile, without steps that have ended."""
+        with self._file.open("a+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            text = file.read()
+            state: dict[str, Any] = json.loads(text) if text else {"next": 0, "steps": {}}
+            state["steps"] = {pid: step for pid, step in state["steps"].items() if _lives(int(pid))}
+            yield state
+            file.seek(0)
+            file.truncate()
+            file.write(json.dumps(state))
 
     def _free(self, state: dict[str, Any], node: int) -> Free:
         shares = [step[str(node)] for step in state["steps"].values() if str(node) in step]
         taken = {gpu for _, gpus in shares for gpu in gpus}
         cpus = self._cpus - sum(int(count) for count, _ in shares)
         return Free(cpus, tuple(gpu for gpu in self._gpus if gpu not in taken))
-
-
-def _load(file: Any) -> dict[str, Any]:
-    """Return the state without steps whose process has ended."""
-    file.seek(0)
-    text = file.read()
-    state: dict[str, Any] = json.loads(text) if text else {"next": 0, "steps": {}}
-    state["steps"] = {pid: step for pid, step in state["steps"].items() if _lives(int(pid))}
-    return state
-
-
-def _save(file: Any, state: dict[str, Any]) -> None:
-    file.seek(0)
-    file.truncate()
-    file.write(json.dumps(state))
-    file.flush()
 
 
 def _lives(pid: int) -> bool:
