@@ -1,9 +1,10 @@
-"""The changes that Pulumi would make, as values for the plan's text."""
+"""The changes that Pulumi would make, for the text of a plan, and the operations of a kept plan."""
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from config.yaml.hints import shorten
@@ -307,3 +308,20 @@ def _shown(value: Any) -> str:
     if isinstance(value, list):
         return f"{len(value)} {'entry' if len(value) == 1 else 'entries'}"
     return shorten(json.dumps(value), _LONGEST)
+
+
+_DONE = ("same",)
+
+Operations = Mapping[str, tuple[str, ...]]
+"""The operations on each resource, by its URN."""
+
+
+def planned_operations(plan: Path) -> Operations:
+    """Return the operations in Pulumi's plan file (Pulumi 3.258.0, `preview --save-plan`)."""
+    stored = json.loads(plan.read_text())["resourcePlans"]
+    return {urn: tuple(each.get("steps") or _DONE) for urn, each in stored.items()}
+
+
+def is_within(now: Operations, approved: Operations) -> bool:
+    """Return whether `now` has no operation that `approved` lacks; done ones may be missing."""
+    return all(steps in (_DONE, approved.get(urn, _DONE)) for urn, steps in now.items())

@@ -24,8 +24,10 @@ from infra.stack.changes import (
     Plan,
     Refreshed,
     is_cloud,
+    is_within,
     name_of,
     plan_of,
+    planned_operations,
     refreshed,
 )
 from infra.stack.engine_command import EngineCommand
@@ -40,7 +42,6 @@ from infra.stack.failures import (
 )
 from infra.stack.inline_program import FirstStep, inline_program, load_program
 from infra.stack.installation import Engine
-from infra.stack.plan_file import is_within, planned_operations
 from infra.stack.plugins import check_state, install_provider
 from infra.stack.stack_lock import holders
 from infra.stack.workspace import PROJECT, folder, remove_files, workspace_options
@@ -80,7 +81,7 @@ class Stack:
         """Return what `up` would change, after reading the real state of all resources.
 
         The plan is kept, and the next `up` of the same `resolved` does exactly that. The machines
-        of the nodes in `replace` are made anew.
+        of the nodes in `replace`, which exist, are made anew.
         """
         with self.start_preview(replace) as preview:
             return preview(resolved)
@@ -97,7 +98,7 @@ class Stack:
         for old in plans.glob("*.plan.json"):
             old.unlink()
         draft = plans / "draft.plan.json"
-        replaced = self._urns(replace)
+        replaced = [self._urn(INSTANCE, name) for name in replace]
 
         def work() -> None:
             with inline_program(cluster) as program:
@@ -156,7 +157,7 @@ class Stack:
         watch = EventWatch("resources", report)
         with self._errors(watch):
             known = {str(resource["urn"]) for resource in self._resources()}
-        group = f"urn:pulumi:{self.name}::{PROJECT}::{PLACEMENT_GROUP}::nodes"
+        group = self._urn(PLACEMENT_GROUP, "nodes")
         target = [group] if only == "group" and known else None
         fleet = self.fleet() if target else None
         with (
@@ -239,7 +240,7 @@ class Stack:
         """Carry out `plan`, or what is to do now; return the fleet."""
         watch = EventWatch("resources", report)
         is_spot = resolved.cluster.capacity.type == "spot"
-        replaced = self._urns(replace)
+        replaced = [self._urn(INSTANCE, name) for name in replace]
         with self._errors(watch), inline_program(_known(resolved), claims) as program:
             done = self._unlocked(
                 lambda: self._created().up(
@@ -271,7 +272,7 @@ class Stack:
 
     def fleet(self) -> Fleet | None:
         """Return the fleet of the last complete `up`; None without one, or after `destroy`."""
-        with self._errors(EventWatch("fleet")):
+        with self._errors():
             try:
                 outputs = self._selected().outputs()
             except StackNotFoundError:
@@ -280,12 +281,12 @@ class Stack:
 
     def exists(self) -> bool:
         """Return whether Pulumi knows a resource of the cluster."""
-        with self._errors(EventWatch("exists")):
+        with self._errors():
             return bool(self._resources())
 
     def names(self) -> dict[tuple[str, str], str]:
         """Return the names of the cluster's resources that exist, by Pulumi's type and AWS's id."""
-        with self._errors(EventWatch("names")):
+        with self._errors():
             return {
                 (str(resource["type"]), str(resource["id"])): name_of(str(resource["urn"]))
                 for resource in self._resources()
@@ -297,24 +298,16 @@ class Stack:
         names = self.names().items()
         return {name: i for (kind, i), name in names if kind == INSTANCE and name != "bastion"}
 
-    def _urns(self, nodes: Collection[str]) -> list[str]:
-        """Return Pulumi's names of the nodes' instances; those that do not exist have none."""
-        if not nodes:
-            return []
-        with self._errors(EventWatch("nodes")):
-            urns = [
-                str(resource["urn"])
-                for resource in self._resources()
-                if resource["type"] == INSTANCE
-            ]
-        return [urn for urn in urns if name_of(urn) in nodes]
+    def _urn(self, kind: str, name: str) -> str:
+        """Return Pulumi's name of a resource."""
+        return f"urn:pulumi:{self.name}::{PROJECT}::{kind}::{name}"
 
     def remove(self) -> None:
         """Remove all that Pulumi keeps of the cluster; its resources must be gone before."""
         # What Pulumi cannot read is removed too.
         with (
             suppress(DamagedState),
-            self._errors(EventWatch("remove")),
+            self._errors(),
             suppress(StackNotFoundError),
         ):
             workspace = self._selected().workspace  # it starts no provider
@@ -408,15 +401,15 @@ class Stack:
         return f"remove its lock: {command_text('aws s3 rm --recursive {}', locks)}"
 
     @contextmanager
-    def _errors(self, watch: EventWatch) -> Iterator[None]:
+    def _errors(self, watch: EventWatch | None = None) -> Iterator[None]:
         """Convert the Pulumi engine's errors to InfraError, and Ctrl-C to Interrupted."""
         try:
             yield
         except KeyboardInterrupt:
             raise self._interrupted() from None
         except CommandError as failed:
-            failure = watch.failure or Failure("", complaint(str(failed)))
-            raise error(self.name, failure) from None
+            failure = watch.failure if watch else None
+            raise error(self.name, failure or Failure("", complaint(str(failed)))) from None
         except (OSError, RuntimeError, JSONDecodeError) as failed:
             raise local_error(self.name, failed, self._engine.path) from None
 

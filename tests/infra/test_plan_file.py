@@ -7,9 +7,9 @@ import pytest
 
 from config.progress import Progress
 from config.target import Target
+from infra.stack.changes import is_within, planned_operations
 from infra.stack.failures import PlanViolated
 from infra.stack.installation import Engine
-from infra.stack.plan_file import is_within, planned_operations
 from infra.stack.stack import Stack
 from lab import fault_table
 from tests.infra.region import Region, client, resolved
