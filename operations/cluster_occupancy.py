@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from config.errors import InputError, NodeError, StateError
-from engine.agent.head.cluster_locks import DOWN, HEALS
+from engine.contract.names import DOWN, HEALS
 from engine.record.history import History
 from engine.session.cluster_runs import Holder, find_holders
 from engine.session.head_locks import hold

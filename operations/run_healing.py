@@ -13,9 +13,9 @@ from typing import Any
 
 from config.errors import GpuctlError, InputError, NodeError
 from config.progress import silent
-from engine.agent.head.cluster_locks import HEALING, REMOVES, TAKEN
 from engine.contract.event import Event
 from engine.contract.head_events import AttemptStarted, RunFinished, WaitingForNodes
+from engine.contract.names import HEALING, REMOVES, TAKEN
 from engine.contract.plan import LaunchPlan
 from engine.plan.remote_paths import run_folder
 from engine.plan.secrets import registry_password
@@ -24,8 +24,7 @@ from engine.session import head_locks
 from engine.session.cluster_runs import find_holders
 from engine.session.code_transfer import pass_tree
 from engine.session.container_images import pull, repository
-from engine.session.head import Head
-from engine.session.plans_on_head import plans_of
+from engine.session.head import Head, plans_of
 from nodes.inventory import Inventory
 from nodes.kept_connections import connect
 from operations.chosen_target import ChosenTarget

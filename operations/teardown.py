@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from config.errors import GpuctlError
 from config.file_locks import wait_for_lock
-from engine.agent.head.cluster_locks import BUSY, HEALS, HELD, REMOVAL, TAKEN
+from engine.contract.names import BUSY, HEALS, HELD, REMOVAL, TAKEN
 from engine.record.history import History
 from engine.record.run_errors import KnownRun
 from engine.session import head_locks

@@ -2,7 +2,7 @@
 
 from config.errors import RunError
 from config.identifiers import RUN_ID, is_valid
-from engine.agent.node.examination import ERROR_FILE
+from engine.contract.names import ERROR_FILE
 
 REMOTE_ROOT = "/var/lib/gpuctl"
 """The folder with all of gpuctl's files on a node: `agent-<hash>/`, `runs/<run-id>/`."""

@@ -29,9 +29,9 @@ from engine.agent.journal.journal_file import (
 )
 from engine.agent.journal.rotating_file import SIZE, budget_on, open_piece, pieces
 from engine.agent.journal.run_folders import AGE_S, StoredRun, folder_size, runs_to_remove
-from engine.agent.metrics.samples import RECORD
 from engine.contract.event import Event, to_line
 from engine.contract.head_events import OutputDropped
+from engine.contract.names import RECORD
 from engine.record.event_budget import EventBudget
 from engine.record.events import FirstEvent, parse_event
 from engine.record.history import RunRecord

@@ -17,7 +17,7 @@ from config.bounds import Rank, Time, Whole
 from config.errors import RunError
 from config.foreign import MOST
 from config.models import Value
-from engine.agent.metrics.samples import RECORD
+from engine.contract.names import RECORD
 from engine.plan.remote_paths import run_folder
 from engine.record.journal_copy import samples_path
 from nodes.inventory import Inventory

@@ -11,8 +11,8 @@ from config.errors import NodeError
 from config.foreign import MOST, first_mistake
 from config.identifiers import NodeName, RunId
 from config.models import Value
-from engine.agent.head.queue import QUEUE
 from engine.contract.exit_status import REFUSED
+from engine.contract.names import QUEUE
 from engine.plan.remote_paths import run_folder, runs_folder
 from engine.record.events import FirstEvent, parse_event
 from nodes.inventory import Inventory

@@ -11,10 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from config.errors import RunError
-from engine.agent.head.save_to_shared import NOT_SAVED
 from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.journal.rotating_file import open_piece, pieces
-from engine.agent.metrics.samples import RECORD
+from engine.contract.names import NOT_SAVED, RECORD
 from engine.plan.remote_paths import saved_folder
 from engine.record.event_budget import EVIDENCE, Bound
 from engine.record.history import History

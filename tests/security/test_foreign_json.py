@@ -36,8 +36,7 @@ from engine.record.metrics_record import parse_samples
 from engine.record.run_context import Setting
 from engine.session import outputs, session
 from engine.session.cluster_runs import find_holders
-from engine.session.head import find_run
-from engine.session.plans_on_head import plans_of
+from engine.session.head import find_run, plans_of
 from provision.state.shared_lock import Lock
 from provision.state.store import ClusterStore
 from tests.cli.conftest import remember

@@ -32,8 +32,7 @@ from engine.record.run_errors import RunLost
 from engine.session import session
 from engine.session.cluster_runs import drop_run, find_holders, move_run
 from engine.session.following import Limits
-from engine.session.head import Head, find_run
-from engine.session.plans_on_head import plans_of
+from engine.session.head import Head, find_run, plans_of
 from nodes.answers import Completed
 from nodes.inventory import Inventory, Node
 from nodes.ssh import connect

@@ -13,10 +13,7 @@ from pathlib import Path
 
 from engine.agent.head.queue import Queue
 from engine.agent.journal.locks import is_held, locked, take
-
-HELD, TAKEN, BUSY = "held", "taken", "busy"
-HEALS, REMOVES = "heals", "removes"
-REMOVAL, HEALING, DOWN = "removal", "healing", "down"
+from engine.contract.names import BUSY, HEALING, HEALS, HELD, REMOVAL, REMOVES, TAKEN
 
 
 def hold(folder: Path, what: str) -> int:

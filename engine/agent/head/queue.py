@@ -19,8 +19,8 @@ from engine.agent.journal.journal_file import JOURNAL
 from engine.agent.journal.locks import is_held, locked, protect_folder
 from engine.agent.journal.run_secrets_file import holds_nodes, remove_handover
 from engine.contract.exit_status import REFUSED
+from engine.contract.names import QUEUE
 
-QUEUE = "queue"
 WAITING = "waiting"
 STARTED = "started"
 LEAVING = "leaving"

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.agent.node.outputs import matches
+from engine.contract.names import NOT_SAVED
 from engine.contract.node_plan import NodePlan
 from engine.contract.plan import LaunchPlan
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from engine.agent.link.launcher import Launcher
 
 _KILL_S = 5.0
-NOT_SAVED = "not-saved.txt"
-"""The file with a line for each node that did not copy everything; absent if all did."""
 _OF_HEAD = (
     ("metrics.jsonl", "metrics-*", "evidence", NOT_SAVED),
     ("journal.jsonl", "journal-*"),

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from engine.agent.journal.clock import steady
 from engine.agent.journal.journal import Message
-from engine.agent.metrics.samples import NEWEST
+from engine.contract.names import NEWEST
 
 STALE_S = 30.0
 """A node's sample that is older is left out: the node is lost, or its job has ended."""

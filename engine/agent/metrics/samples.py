@@ -21,13 +21,10 @@ from engine.agent.journal.run_secrets_file import memory_folder
 from engine.agent.metrics.idle_gpus import IdleGpus
 from engine.contract.event import Event
 from engine.contract.head_events import GpusIdle
+from engine.contract.names import NEWEST, RECORD
 from engine.contract.plan import LaunchPlan
 from engine.contract.worker_events import Sample
 
-RECORD = "metrics.jsonl"
-"""The file in a run's folder with the thinned samples."""
-NEWEST = "samples"
-"""The ending of the file with the newest samples: /run/gpuctl/RUN.samples."""
 BUDGET = 64 << 20
 """Bytes of a record on its disk, compressed, if that is not smaller than the journal's budget."""
 _MOST_S = 60.0

@@ -13,11 +13,10 @@ from pathlib import Path
 
 from engine.agent.journal.redaction import Redaction
 from engine.agent.node.kernel_log import KernelLog
+from engine.contract.names import ERROR_FILE
 from engine.contract.worker_events import NodeFact
 
 LIMIT_S = 3.0
-ERROR_FILE = "torch-error.json"
-"""The file in a run's folder to which torch writes the first exception of a rank."""
 SET_BACK_S = 1.0  # a smaller step of the clock is not reported
 _TEXT = 300  # characters of a fact
 

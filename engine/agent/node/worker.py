@@ -28,7 +28,7 @@ from engine.agent.metrics.sampler import Sampler
 from engine.agent.node import nccl_json_files
 from engine.agent.node.bash_entries import first_fault
 from engine.agent.node.container import Container
-from engine.agent.node.examination import ERROR_FILE, Examination, start_folder
+from engine.agent.node.examination import Examination, start_folder
 from engine.agent.node.exec_server import Entrance
 from engine.agent.node.host import Host, Place
 from engine.agent.node.output import Log, pump
@@ -38,6 +38,7 @@ from engine.agent.node.readiness import Probe
 from engine.agent.node.references import add_variables
 from engine.agent.node.supervisor_link import Attachment
 from engine.contract.codec import from_json
+from engine.contract.names import ERROR_FILE
 from engine.contract.node_plan import WorkOrder
 from engine.contract.worker_events import (
     ClockSet,

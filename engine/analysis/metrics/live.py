@@ -9,8 +9,8 @@ from typing import Any
 from config.errors import NodeError
 from config.identifiers import NodeName, RunId, RunName
 from config.models import Value
-from engine.agent.metrics.samples import NEWEST
 from engine.analysis.metrics.usage import Usage, usage
+from engine.contract.names import NEWEST
 from engine.record.metrics_record import Sample
 from engine.session.cluster_runs import ASK_S
 from nodes.inventory import Inventory

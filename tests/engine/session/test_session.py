@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from config.errors import NodeError, RunError
-from engine.agent.head.queue import QUEUE
 from engine.agent.journal.clock import steady
 from engine.agent.journal.run_folders import AGE_S, USED, mark_used
 from engine.agent.journal.run_secrets_file import (
@@ -28,6 +27,7 @@ from engine.agent.journal.run_secrets_file import (
 )
 from engine.contract.event import Event
 from engine.contract.head_events import HeadUnreachable, RunQueued, RunStarted
+from engine.contract.names import QUEUE
 from engine.contract.plan import LaunchPlan
 from engine.contract.worker_events import Output
 from engine.plan.launch_plan import launch_plan, new_run_id

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from config.errors import NodeError, RunError
-from engine.agent.head.cluster_locks import DOWN, HEALING, REMOVAL
 from engine.agent.head.queue import Queue
 from engine.contract.codec import to_json
+from engine.contract.names import DOWN, HEALING, REMOVAL
 from engine.contract.plan import RunOrder
-from engine.session import plans_on_head
+from engine.session import head
 from engine.session.bundle import agent_bundle
 from engine.session.head_locks import hold
 from tests.connections import Connect, WithoutSsh
@@ -118,11 +118,11 @@ def test_the_head_has_the_plans_of_its_runs(
     plan = make_plan(env={"TOKEN": {"secret": "T"}})
     run = to_json(RunOrder(plan, {"T": "geheim"}).without_common_texts())
     (tmp_path / "job-000001.json").write_text(json.dumps(run))
-    found = asyncio.run(plans_on_head.plans_of(["job-000001", "over-000002"], THERE))
+    found = asyncio.run(head.plans_of(["job-000001", "over-000002"], THERE))
     assert found == {"job-000001": plan}
     del run["plan"]["cluster_ips"]
     (tmp_path / "job-000001.json").write_text(json.dumps(run))
     with pytest.raises(RunError) as other:
-        asyncio.run(plans_on_head.plans_of(["job-000001"], THERE))
+        asyncio.run(head.plans_of(["job-000001"], THERE))
     expected = "another version of gpuctl started run job-000001; attach with that version"
     assert str(other.value) == expected

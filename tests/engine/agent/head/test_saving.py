@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from engine.agent.head import save_to_shared
 from engine.agent.head.supervisor import Supervisor
 from engine.agent.link.times import Times
 from engine.contract.head_events import RunFinished, RunStarted
+from engine.contract.names import NOT_SAVED
 from engine.contract.plan import LaunchPlan
 from engine.plan.launch_plan import launch_plan
 from engine.record.journal_copy import recorded_events
@@ -156,7 +156,7 @@ def test_a_node_that_hangs_does_not_keep_the_nodes(cluster: LocalCluster, tmp_pa
     cluster.launcher.saves = hang
     cluster.times = Times(acknowledge_s=0.1, save_s=0.5)
     end(cluster, saving_plan(tmp_path / "saved", nodes=1))
-    assert (cluster.folder / save_to_shared.NOT_SAVED).read_text() == (
+    assert (cluster.folder / NOT_SAVED).read_text() == (
         "node0: not done within 0.5 s\n"
     )
 
@@ -172,7 +172,7 @@ def test_a_storage_that_takes_nothing_does_not_keep_the_nodes(
 ) -> None:
     (tmp_path / "shared").write_text("not a folder")
     end(cluster, saving_plan(tmp_path / "shared" / "job-000001", nodes=1))
-    assert (cluster.folder / save_to_shared.NOT_SAVED).read_text() == (
+    assert (cluster.folder / NOT_SAVED).read_text() == (
         "node0: rank-0.log: Not a directory (and 4 more)\n"
     )
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from engine.agent.head.cluster_locks import HEALING, REMOVAL
 from engine.agent.head.queue import Queue
 from engine.agent.head.start import start
 from engine.agent.journal import run_folders
 from engine.agent.journal.locks import is_held
 from engine.agent.journal.run_folders import remove_old_runs
 from engine.contract.codec import to_json
+from engine.contract.names import HEALING, REMOVAL
 from engine.contract.plan import RunOrder
 from tests.engine.agent.head.test_holding import runs, start_holding  # noqa: F401  a fixture
 from tests.engine.agent.head.test_queue import holding

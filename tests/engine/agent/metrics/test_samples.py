@@ -19,6 +19,7 @@ from engine.agent.metrics.idle_gpus import GAP_S, IDLE_S, IdleGpus
 from engine.agent.metrics.samples import Samples, newest_path, record_interval
 from engine.contract.event import Event
 from engine.contract.head_events import GpusIdle
+from engine.contract.names import RECORD
 from engine.contract.worker_events import NodeNotReady, Sample
 from tests.engine.agent.link.test_event_stream import Pipe
 from tests.engine.conftest import LocalCluster, make_plan
@@ -50,7 +51,7 @@ class Head:
         self.samples.begin(PLAN, RunClock(0.0))
 
     def recorded(self) -> list[dict[str, Any]]:
-        with contextlib.closing(JournalReader(self.folder / samples.RECORD)) as reader:
+        with contextlib.closing(JournalReader(self.folder / RECORD)) as reader:
             return [json.loads(line) for line in reader.read()]
 
 
@@ -200,7 +201,7 @@ def test_an_offered_event_is_dropped_where_output_waits() -> None:
 
 
 def test_the_nodes_of_a_run_send_samples(cluster: LocalCluster, memory: Path) -> None:
-    record = cluster.folder / samples.RECORD
+    record = cluster.folder / RECORD
     # A job that ends before its first sample has only the last one.
     sampled = f"""until grep -qs '"rank":'$DSTACK_NODE_RANK {record}; do sleep 0.05; done"""
     assert cluster.execute(make_plan(commands=(sampled,))).status == "done"

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from engine.agent.node import examination, node_facts
-from engine.agent.node.examination import ERROR_FILE, Examination
+from engine.agent.node.examination import Examination
 from engine.contract.head_events import FollowedFailure, RunFinished, RunNode, RunStarted
+from engine.contract.names import ERROR_FILE
 from engine.contract.worker_events import NodeExamined, NodeFact, Output
 from engine.plan.script import keep_error
 from engine.record.result import ResultCollector

@@ -1,0 +1,18 @@
+"""Names that client and agent share: files of runs on their nodes, locks of a cluster's head."""
+
+QUEUE = "queue"
+"""The file in the folder of all runs with those that have nodes or wait for them."""
+RECORD = "metrics.jsonl"
+"""The file in a run's folder with the thinned samples."""
+NEWEST = "samples"
+"""The ending of the file with the newest samples: /run/gpuctl/RUN.samples."""
+ERROR_FILE = "torch-error.json"
+"""The file in a run's folder to which torch writes the first exception of a rank."""
+NOT_SAVED = "not-saved.txt"
+"""The file with a line for each node that did not copy everything; absent if all did."""
+
+REMOVAL, HEALING, DOWN = "removal", "healing", "down"
+"""The locks that a client holds while it changes the cluster (agent/head/cluster_locks.py)."""
+HELD, TAKEN, BUSY = "held", "taken", "busy"
+HEALS, REMOVES = "heals", "removes"
+"""The head's answers to a client that asks for one."""
