@@ -6,7 +6,7 @@ A separate module: its imports take 0.1 s, and most commands about runs do not a
 from config.target import Target
 from nodes.inventory import Inventory
 from provision.aws.account import caller, check_account
-from provision.aws.instance_end import are_ended, instance_end
+from provision.aws.instances import are_ended, instance_end
 
 
 def check_credentials(cluster: str, account: str, target: Target) -> None:

@@ -13,9 +13,9 @@ from operations.bisect import LARGEST, measure_nodes
 from operations.chosen_target import ChosenTarget
 from operations.cluster_occupancy import check_free
 from operations.watcher import LoggingWatcher, Watcher
+from provision.healing import existing_nodes
 from provision.health.model import SEVERITIES, Finding
 from provision.health.rules import DEEP_RULES, RULES
-from provision.nodes.existing_nodes import existing_nodes
 from provision.setup import node_health
 from provision.state.store import ClusterStore
 

@@ -1,17 +1,23 @@
-"""Replace single nodes of a cluster; the others, their ranks and the cluster's resources stay."""
+"""Replace single nodes of a cluster; the others, their ranks and the cluster's resources stay.
+
+Also nodes of a cluster whose `up` failed can be checked and replaced.
+"""
 
 from collections.abc import Callable, Sequence
 
 from config.errors import InputError
 from config.progress import Progress, Reporter
 from config.target import Target
+from infra.stack.installation import find_engine
+from infra.stack.stack import Stack
 from nodes.inventory import Inventory, Node
 from provision.access import check_new_machines
+from provision.aws.account import resolve_credentials
 from provision.aws.clients import client
 from provision.lease import join
 from provision.nodes.spares import Boot
 from provision.nodes.termination import check_others_stay, terminate
-from provision.setup.bootstrap import bootstrap
+from provision.setup.bootstrap import bootstrap, inventory_of
 from provision.setup.machines import BASTION
 from provision.state.record import unknown_cluster
 from provision.state.store import ClusterStore
@@ -66,3 +72,20 @@ def replace_nodes(
     inventory = up(fleet_plan, target, report, key, boot)
     join(inventory, set(fleet_plan.plan.new_machines) - {BASTION}, target)
     return inventory
+
+
+def existing_nodes(name: str, store: ClusterStore) -> Inventory:
+    """Return the cluster's nodes; after a failed `up` those that it has launched.
+
+    Pulumi's state has the latter. Raises InputError if the cluster is unknown, or if an `up` that
+    failed or still works has launched no whole cluster.
+    """
+    record = store.record(name)
+    if record is None or record.status != "failed":
+        return store.inventory(name)
+    target = resolve_credentials(store.target)
+    fleet = Stack(name, target, find_engine(lambda _: None)).fleet()
+    if fleet is None:
+        return store.inventory(name)
+    store.fetch_host_keys(name)
+    return inventory_of(record.resolved, fleet, target)

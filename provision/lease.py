@@ -17,7 +17,7 @@ from nodes.answers import Completed
 from nodes.inventory import Inventory
 from nodes.ssh import connect
 from provision.aws.clients import client
-from provision.aws.end_tags import end_of, write_ends
+from provision.aws.instances import end_of, write_ends
 from provision.aws.resources import ALIVE, find_instances
 from provision.billing.budget import check_until
 from provision.billing.cost import hourly_usd

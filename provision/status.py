@@ -10,7 +10,7 @@ from config.command_text import command_text
 from config.target import Target
 from provision.aws.account import OTHER_ACCOUNT, caller
 from provision.aws.clients import client
-from provision.aws.end_tags import end_of
+from provision.aws.instances import TAKEN_BACK, end_of, notices
 from provision.aws.resources import (
     ALIVE,
     KINDS,
@@ -19,7 +19,6 @@ from provision.aws.resources import (
     find_all,
     find_instances,
 )
-from provision.aws.spot_notices import TAKEN_BACK, notices
 from provision.billing.budget import budget_warning
 from provision.billing.cost import daily_usd, leftover_price, price_of, spent_usd
 from provision.capacity.claim import ENDED_WITHIN

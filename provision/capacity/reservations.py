@@ -10,8 +10,7 @@ from config.errors import CloudError, InputError
 from config.polling import Timeouts, poll
 from config.progress import Progress, Reporter
 from config.target import Target
-from provision.aws.capacity_reservations import describe_reservation
-from provision.aws.clients import client
+from provision.aws.clients import aws_errors, client
 from provision.aws.resources import ALIVE, KINDS, find_instances
 from provision.billing.cost import hourly_usd
 
@@ -207,3 +206,23 @@ def _check_places(ec2: "EC2Client", cluster: Cluster, raw: Any) -> None:
 
 def _at(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+UNKNOWN = "InvalidCapacityReservationId.NotFound"
+"""EC2's code for a reservation that does not exist, or that a part of EC2 does not know yet."""
+
+
+def describe_reservation(ec2: "EC2Client", reservation_id: str, *, is_new: bool = False) -> Any:
+    """Return EC2's description of the reservation.
+
+    With `is_new` it is empty while a part of EC2 does not know the reservation; without, that is a
+    CloudError with the code UNKNOWN.
+    """
+    try:
+        with aws_errors():
+            answer = ec2.describe_capacity_reservations(CapacityReservationIds=[reservation_id])
+    except CloudError as error:
+        if is_new and error.code == UNKNOWN:
+            return {}
+        raise
+    return answer["CapacityReservations"][0]

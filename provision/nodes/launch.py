@@ -16,6 +16,8 @@ from provision.aws.guardduty import ENDPOINT, GROUP
 from provision.aws.resources import find_all
 from provision.billing.cost import hourly_usd
 from provision.capacity.claim import (
+    CAPACITY_TIMES,
+    CapacityTimes,
     Claim,
     NoCapacity,
     claim_capacity,
@@ -23,7 +25,6 @@ from provision.capacity.claim import (
     try_zones,
 )
 from provision.capacity.reservations import await_reservation
-from provision.capacity.times import CAPACITY_TIMES, CapacityTimes
 from provision.nodes.foreign_tags import refresh_foreign_tags
 from provision.removal.sweep import sweep
 from provision.setup.machines import BASTION

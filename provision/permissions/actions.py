@@ -174,7 +174,7 @@ NEEDS = (
         " CancelCapacityReservation DescribePlacementGroups",
     ),
     _own("up", "iam:CreateServiceLinkedRole", "spot"),
-    _own("up extend", "CreateTags"),  # when machines end (provision/aws/end_tags.py)
+    _own("up extend", "CreateTags"),  # when machines end (provision/aws/instances.py)
     # Nodes that boot (provision/setup, provision/aws/topology.py).
     _own("up", "GetConsoleOutput DescribeInstances"),
     _own("up", "DescribeInstanceTopology", optional="ranks are in the order of launch"),

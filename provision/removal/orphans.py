@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from config.folded_names import fold
-from provision.aws.end_tags import end_of
+from provision.aws.instances import end_of
 from provision.aws.resources import KINDS, Resource
 from provision.billing.cost import leftover_price
 from provision.state.record import ClusterRecord

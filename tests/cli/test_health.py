@@ -163,9 +163,9 @@ def test_a_cluster_whose_up_failed(
     )  # fmt: skip
     launched: list[Fleet | None] = [fleet]
     stack = SimpleNamespace(fleet=lambda: launched[0])
-    monkeypatch.setattr("provision.nodes.existing_nodes.Stack", lambda *_: stack)
-    monkeypatch.setattr("provision.nodes.existing_nodes.find_engine", lambda _: None)
-    monkeypatch.setattr("provision.nodes.existing_nodes.resolve_credentials", lambda target: target)
+    monkeypatch.setattr("provision.healing.Stack", lambda *_: stack)
+    monkeypatch.setattr("provision.healing.find_engine", lambda _: None)
+    monkeypatch.setattr("provision.healing.resolve_credentials", lambda target: target)
     found.append(finding("node1", "isolate"))
     done = CliRunner().invoke(app, ["health", "demo"])
     assert done.stderr == (

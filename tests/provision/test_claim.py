@@ -19,8 +19,7 @@ from provision.aws.clients import ATTEMPTS
 from provision.aws.instance_types import offers
 from provision.aws.resources import KINDS
 from provision.capacity import claim
-from provision.capacity.claim import NoCapacity, claim_capacity, try_zones
-from provision.capacity.times import CAPACITY_TIMES
+from provision.capacity.claim import CAPACITY_TIMES, NoCapacity, claim_capacity, try_zones
 from tests import golden
 from tests.aws_calls import Answer, ApiCall
 from tests.infra.region import CREDENTIALS, Worlds, child, client, resolved

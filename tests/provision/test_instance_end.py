@@ -11,7 +11,7 @@ from engine.contract.head_events import HeadUnreachable, StopAsked
 from engine.record.run_errors import RunLost
 from operations.lost_head import head_watch, lost_head
 from provision.aws.clients import client
-from provision.aws.instance_end import instance_end
+from provision.aws.instances import instance_end
 from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_plan

@@ -9,8 +9,8 @@ import pytest
 from config.target import Target
 from lab import fault_table
 from provision.aws.clients import client
+from provision.aws.instances import notices
 from provision.aws.machine_images import BASTION_IMAGE, image_id
-from provision.aws.spot_notices import notices
 from provision.state.store import ClusterStore
 from provision.status import clusters
 from tests.infra.region import CREDENTIALS, Worlds

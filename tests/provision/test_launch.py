@@ -22,8 +22,7 @@ from infra.stack.stack import Stack
 from lab import fault_table
 from provision.aws.resources import find
 from provision.capacity import claim
-from provision.capacity.claim import NoCapacity
-from provision.capacity.times import CAPACITY_TIMES
+from provision.capacity.claim import CAPACITY_TIMES, NoCapacity
 from provision.down import down
 from provision.nodes.launch import FleetLaunch
 from provision.preflight.preflight import resolve

@@ -156,9 +156,7 @@ def test_a_node_that_hangs_does_not_keep_the_nodes(cluster: LocalCluster, tmp_pa
     cluster.launcher.saves = hang
     cluster.times = Times(acknowledge_s=0.1, save_s=0.5)
     end(cluster, saving_plan(tmp_path / "saved", nodes=1))
-    assert (cluster.folder / NOT_SAVED).read_text() == (
-        "node0: not done within 0.5 s\n"
-    )
+    assert (cluster.folder / NOT_SAVED).read_text() == ("node0: not done within 0.5 s\n")
 
 
 async def shell(command: str) -> Process:
