@@ -1,7 +1,5 @@
 """The workspace of a cluster's stack: its folders on this machine, its backend, its environment."""
 
-import os
-import secrets
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -12,13 +10,23 @@ from pulumi import automation
 
 from config.bucket import engine_url
 from config.errors import InfraError
-from config.files import write_new, write_whole
+from config.files import write_new
 from config.folders import cache_home, user_path
 from config.target import Target
 from infra.stack.plugins import NO_DOWNLOADS
 
 PROJECT = "gpuctl"
-_PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
+_PROJECT_FILE = f"name: {PROJECT}\nruntime: python\n"
+_PASSPHRASE = "gpuctl"  # noqa: S105  (it protects nothing)
+_STACK_FILE = (
+    "encryptionsalt: v1:MYQ0pHQBVu4=:v1:pHP7r23fvq8GlYkA:G+O74L5EgOGyzMBvODagbs6f0AYHtw==\n"
+)
+"""A stack's settings as the Pulumi engine writes them for _PASSPHRASE.
+
+The engine requires a passphrase for every stack, although gpuctl keeps no secret in Pulumi. It is
+the same everywhere, and so is the salt: the settings of every machine fit every stack, also one of
+a colleague in a bucket.
+"""
 
 
 def folder(name: str, target: Target) -> Path:
@@ -34,14 +42,15 @@ def workspace_options(
     if backend is not None:
         backend.mkdir(parents=True, exist_ok=True)
     home = _home(name, target)
-    project = folder(name, target) / "Pulumi.yaml"
-    # The SDK would write this file in each command, while the engine of another one reads it.
-    if not project.exists():
-        write_new(project, f"name: {PROJECT}\nruntime: python\n")
+    # The SDK would write these files in each command, while the engine of another one reads them.
+    for file, text in {"Pulumi.yaml": _PROJECT_FILE, f"Pulumi.{name}.yaml": _STACK_FILE}.items():
+        path = folder(name, target) / file
+        if not path.exists():
+            write_new(path, text)
     return automation.LocalWorkspaceOptions(
         work_dir=str(folder(name, target)),
         pulumi_home=str(home),
-        env_vars=_environment(name, target),
+        env_vars=_environment(target),
         pulumi_command=command,
     )
 
@@ -108,17 +117,16 @@ def backend_url(target: Target) -> str:
     return f"{url}?metadata=skip"
 
 
-def _environment(name: str, target: Target) -> dict[str, str]:
+def _environment(target: Target) -> dict[str, str]:
     """Return the variables that the Pulumi engine and its plugins get in addition to ours."""
     environment = {
         "PULUMI_SKIP_UPDATE_CHECK": "1",
         "PULUMI_BACKEND_URL": backend_url(target),
+        "PULUMI_CONFIG_PASSPHRASE": _PASSPHRASE,
         "AWS_REGION": target.region,
         **NO_DOWNLOADS,
         **target.environment,
     }
-    if not any(name in os.environ or name in target.environment for name in _PASSPHRASES):
-        environment["PULUMI_CONFIG_PASSPHRASE"] = passphrase(folder(name, target), target)
     if target.provider_address is not None:
         host, _, port = target.provider_address.rpartition(":")
         if host not in ("127.0.0.1", "localhost"):
@@ -128,33 +136,3 @@ def _environment(name: str, target: Target) -> dict[str, str]:
             )
         environment["PULUMI_DEBUG_PROVIDERS"] = f"aws:{port}"
     return environment
-
-
-SHARED_PASSPHRASE = "gpuctl"  # noqa: S105  (it protects nothing)
-SHARED_SETTINGS = (
-    "encryptionsalt: v1:MYQ0pHQBVu4=:v1:pHP7r23fvq8GlYkA:G+O74L5EgOGyzMBvODagbs6f0AYHtw==\n"
-)
-"""A stack's settings as the Pulumi engine writes them for SHARED_PASSPHRASE. The same salt for all
-makes every machine's settings fit every stack."""
-
-
-def passphrase(folder: Path, target: Target) -> str:
-    """Return the passphrase of the stack; the folder has its settings and its name.
-
-    The Pulumi engine requires one for every stack, although gpuctl keeps no secret in Pulumi. In a
-    bucket it is the same for everybody, so that colleagues can read the stack. The settings decide:
-    those of a bucket's stack may be left here when a colleague has removed it.
-    """
-    settings = folder / f"Pulumi.{folder.name}.yaml"
-    if target.bucket is not None and not settings.exists():
-        write_whole(settings, SHARED_SETTINGS)
-    if settings.exists() and settings.read_text() == SHARED_SETTINGS:
-        return SHARED_PASSPHRASE
-    return _own_passphrase(target.state / "passphrase")
-
-
-def _own_passphrase(path: Path) -> str:
-    """Return the passphrase of this machine; create it if missing, for its owner only."""
-    if not path.exists():
-        write_new(path, secrets.token_urlsafe(32))
-    return path.read_text()

@@ -95,7 +95,7 @@ def test_a_cluster_from_nothing_to_nothing(here: Region, stack: Stack) -> None:
     assert any(here.target.state.glob("pulumi-project/demo/home/logs/*.log"))
     stack.remove()
     # earlier states, history, plans, the engine's logs: nothing names the cluster any more
-    assert files(here.target.state) == ["passphrase", "pulumi/.pulumi/meta.yaml"]
+    assert files(here.target.state) == ["pulumi/.pulumi/meta.yaml"]
     assert list(here.target.state.rglob("demo")) == []
     assert not stack.exists()
     stack.destroy()
@@ -304,11 +304,15 @@ def test_a_second_cluster_of_the_name_is_refused(
     assert stack.preview(demo(here)).is_empty
 
 
-def test_the_passphrase_is_the_owners_alone(here: Region, stack: Stack) -> None:
-    assert not stack.exists()
-    path = here.target.state / "passphrase"
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert len(path.read_text()) == 43
+@pytest.mark.parametrize("variable", ["PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE"])
+def test_a_passphrase_for_other_stacks_does_not_count(
+    here: Region, engine: Engine, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Stack("demo", here.target, engine)
+    first.up(demo(here))
+    monkeypatch.setenv(variable, "of another stack")
+    assert Stack("demo", here.target, engine).preview(demo(here)).is_empty
+    first.destroy()
 
 
 def test_a_provider_elsewhere_is_refused(here: Region, engine: Engine) -> None:

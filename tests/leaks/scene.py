@@ -24,7 +24,7 @@ ENDS_S = 20.0
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["tests.leaks.preloaded"])
 
-KEPT = ("passphrase", "costs.jsonl", "pulumi/.pulumi/meta.yaml", "runs/runs.sqlite")
+KEPT = ("costs.jsonl", "pulumi/.pulumi/meta.yaml", "runs/runs.sqlite")
 """What is kept when no cluster exists (docs/look-up/places.md), relative to the state folder."""
 
 
