@@ -9,6 +9,7 @@ from engine.session.cluster_runs import Holder
 from nodes import dial
 from operations.chosen_target import ChosenTarget
 from operations.cluster_occupancy import find_runs, occupancy_text, prevent_healing
+from operations.unread_runs import read_finished, read_running
 from operations.watcher import LoggingWatcher, Watcher
 from provision import down as removal
 from provision.down import Teardown
@@ -41,12 +42,14 @@ class Removal:
 
     `cluster_id` chooses one of several clusters of that name; None is this machine's, or the only
     one. `runs` end with the cluster; `occupancy` is the sentence about them, empty without runs.
+    `outputs` has a line for each run that is over and whose outputs have not come back.
     """
 
     cluster: str
     cluster_id: str | None = None
     runs: tuple[Holder, ...] = ()
     occupancy: str = ""
+    outputs: tuple[str, ...] = ()
 
 
 def plan_removal(
@@ -56,7 +59,10 @@ def plan_removal(
     cluster_id: str | None = None,
     watcher: Watcher = LoggingWatcher(),
 ) -> Removal:
-    """Return what a removal of the cluster would end; the cluster's head is asked for its runs."""
+    """Return what a removal of the cluster would end; the cluster's head is asked for its runs.
+
+    Logs and results of those that have ended with nobody there come to this machine.
+    """
     chosen.require_lab()
     if cluster_id is not None:
         record = ClusterStore(chosen.remembered()).last_known(cluster)
@@ -64,7 +70,8 @@ def plan_removal(
             # Another person's cluster of that name: its head is unknown here.
             return Removal(cluster, cluster_id)
     runs = find_runs(chosen, cluster, watcher)
-    return Removal(cluster, cluster_id, runs, occupancy_text(chosen, cluster, runs))
+    outputs = read_finished(chosen, cluster, [run.run_id for run in runs], watcher)
+    return Removal(cluster, cluster_id, runs, occupancy_text(chosen, cluster, runs), outputs)
 
 
 def losses(
@@ -110,6 +117,7 @@ def down(
 
     InputError while a client makes the cluster's lost nodes again.
     """
+    read_running(chosen, planned.cluster, [run.run_id for run in planned.runs], watcher)
     with prevent_healing(chosen, planned.cluster, planned.runs):
         return remove(chosen, planned.cluster, cluster_id=planned.cluster_id, watcher=watcher)
 

@@ -52,9 +52,9 @@ def down(
         losses = None
         if yes or sys.stdin.isatty():
             losses = release.losses(chosen, removal, watcher=view)
-    plan = render.RemovalPlan(tuple(run.run_id for run in removal.runs), losses)
+    plan = render.RemovalPlan(tuple(run.run_id for run in removal.runs), losses, removal.outputs)
     if not out.as_json:
-        for line in render.loss_lines(losses) if losses else ():
+        for line in render.loss_lines(losses, removal.outputs) if losses else ():
             out.note(line)
     if removal.occupancy and yes:
         out.warn(f"{removal.occupancy}; it ends with the cluster")

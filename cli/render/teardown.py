@@ -14,15 +14,20 @@ if TYPE_CHECKING:
 class RemovalPlan:
     """What a removal ends: the runs, by their ids, and the cluster with its data.
 
-    `losses` is None if AWS has nothing of the cluster.
+    `losses` is None if AWS has nothing of the cluster. `outputs` has a line for each run that is
+    over and whose outputs have not come back.
     """
 
     runs: tuple[str, ...]
     losses: "Losses | None"
+    outputs: tuple[str, ...] = ()
 
 
-def loss_lines(losses: "Losses") -> list[str]:
-    """Return the plan of a removal: the cluster, the data that is lost, the resources that stay."""
+def loss_lines(losses: "Losses", outputs: tuple[str, ...] = ()) -> list[str]:
+    """Return the plan of a removal: the cluster, the data that is lost, what stays.
+
+    `outputs` are lines about outputs that have not come back.
+    """
     machines = ", ".join(f"{number} x {name}" for name, number in losses.machines.items())
     usd = losses.spent_usd
     spent = "cost unknown" if usd is None else f"about {money(usd)} so far"
@@ -30,7 +35,7 @@ def loss_lines(losses: "Losses") -> list[str]:
         f"Cluster {losses.name} ({losses.id or 'without id'}) in {losses.region},"
         f" owner {losses.owner}: {machines or 'no machine'},"
         f" up {elapsed(losses.seconds_up)}, {spent}",
-        *(f"  lost: {line}" for line in losses.data),
+        *(f"  lost: {line}" for line in (*losses.data, *outputs)),
         *(f"  stays: {line}" for line in losses.stays),
         "  stays: logs, results and outputs of its runs on this machine",
     ]
