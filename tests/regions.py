@@ -4,6 +4,7 @@ A worker of pytest has one process that serves fresh regions and one for their p
 folders its tests are in: their imports take some seconds of a processor.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from config.progress import silent
 from config.target import Target
 from infra.stack.installation import Engine, find_engine
+from provision.aws.clients import forget_clients
 from tests.infra.region import CREDENTIALS, Region, Worlds, child
 
 
@@ -63,3 +65,32 @@ def empty_region(tmp_path: Path, worlds: Worlds) -> Iterator[Target]:
     """A region of the test's own, with nothing in it."""
     with worlds.api(tmp_path) as (url, _):
         yield _target(url, tmp_path)
+
+
+@pytest.fixture
+def aws(empty_region: Target, monkeypatch: pytest.MonkeyPatch) -> Target:
+    """The empty region as AWS, for commands that are called in the test's own process."""
+    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(empty_region.endpoint)}.items():
+        monkeypatch.setenv(name, value)
+    forget_clients()  # a command has one environment, and its clients are those of it
+    return empty_region
+
+
+@pytest.fixture
+def without_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pulumi's engine is not installed, and cannot be: `down` finds resources by their tags."""
+    refuse_downloads(monkeypatch)
+    monkeypatch.delenv("GPUCTL_PULUMI", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folders = os.environ["PATH"].split(os.pathsep)
+    others = [folder for folder in folders if not (Path(folder) / "pulumi").exists()]
+    monkeypatch.setenv("PATH", os.pathsep.join(others))
+
+
+def refuse_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request by HTTPS goes to a proxy that refuses."""
+    # Port 1 of loopback refuses: no name is looked up and no packet leaves the machine.
+    for name in ("https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)

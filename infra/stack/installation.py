@@ -296,7 +296,8 @@ def _download(url: str, path: Path, subject: str, report: Reporter) -> str:
     """Download `url` to `path`, and return the file's sha256."""
     digest = hashlib.sha256()
     started = time.monotonic()
-    with urllib.request.urlopen(url, timeout=_CONNECT_TIMEOUT_S) as answer, path.open("wb") as file:  # noqa: S310
+    opener = urllib.request.build_opener()  # with the proxies of now; urlopen keeps its first ones
+    with opener.open(url, timeout=_CONNECT_TIMEOUT_S) as answer, path.open("wb") as file:
         size = int(answer.headers.get("Content-Length") or 0)
         while block := answer.read(_BLOCK):
             file.write(block)

@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,23 +10,20 @@ import pytest
 from botocore.exceptions import ClientError
 from typer.testing import CliRunner
 
-import provision.down
 from cli.main import app
 from config.errors import CloudError
 from config.target import Target
 from engine.record.history import History
-from engine.session.cluster_runs import Holder
 from nodes.ssh_hosts import write_hosts
-from provision.aws.clients import client, forget_clients
+from provision.aws.clients import client
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import KINDS
 from provision.billing.ledger import cluster_costs
-from provision.down import Teardown
 from provision.removal import verification
 from provision.state.store import ClusterStore
 from tests.aws_calls import Answer, ApiCall
 from tests.engine.conftest import make_inventory, make_plan
-from tests.infra.region import CREDENTIALS
+from tests.provision.test_ownership import ME, vpc, with_id
 from tests.provision.test_record import a_record
 from tests.provision.test_sweep import make_cluster, tagged
 
@@ -36,35 +32,16 @@ pytestmark = pytest.mark.slow
 HOURS = 3
 
 
-class NoStack:
-    """Pulumi's part of a cluster of which it knows nothing: no engine is needed."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def destroy(self, report: object) -> None:
-        pass
-
-    def remove(self) -> None:
-        pass
-
-
 @pytest.fixture
 def old_cluster(
-    empty_region: Target,
+    aws: Target,
+    without_engine: None,
     remembered: Target,
-    monkeypatch: pytest.MonkeyPatch,
     answer_calls: Callable[[Answer], None],
 ) -> str:
     """A cluster of one p4d node with its NAT gateway, up for three hours."""
-    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(empty_region.endpoint)}.items():
-        monkeypatch.setenv(name, value)
-    forget_clients()  # a command has one environment, and its clients are those of it
-    monkeypatch.setattr(provision.down, "Stack", NoStack)
-    monkeypatch.setattr(provision.down, "find_engine", lambda report: None)
-    make_cluster(
-        client(empty_region, "ec2"), image_id(client(empty_region, "ssm"), BASTION_IMAGE), "demo"
-    )
+    ami = image_id(client(aws, "ssm"), BASTION_IMAGE)
+    make_cluster(client(aws, "ec2"), ami, "demo")
     since = datetime.now(UTC) - timedelta(hours=HOURS)
     ready = a_record().model_copy(update={"created": since}).now("ready")
     ClusterStore(remembered).write(ready)
@@ -129,55 +106,20 @@ def test_the_cost_is_in_the_json_and_kept(old_cluster: str, remembered: Target) 
     assert len(told["removed"]) > 10
 
 
-@pytest.mark.parametrize("stays", [True, False])
+@pytest.mark.usefixtures("without_engine")
+@pytest.mark.parametrize(("which", "is_over"), [("aaaa", True), ("bbbb", False)])
 def test_runs_are_lost_with_this_machines_cluster_alone(
-    remembered: Target, monkeypatch: pytest.MonkeyPatch, stays: bool
+    aws: Target, remembered: Target, which: str, is_over: bool
 ) -> None:
-    ClusterStore(remembered).write(a_record().now("ready"))
+    ClusterStore(remembered).write(with_id("aaaa", account="123456789012"))
+    vpc(client(aws, "ec2"), "bbbb", ME)  # another cluster of this name
     plan = make_plan(nodes=1)
     with History(remembered.runs) as history:
         history.begin(plan)
-
-    def take_down(name: str, *_: object) -> Teardown:
-        if not stays:
-            ClusterStore(remembered).forget(name)
-        return Teardown(name, (), 1.0, None)
-
-    monkeypatch.setattr("provision.down.down", take_down)
-    monkeypatch.setattr("operations.release.find_losses", lambda *_: None)
-    monkeypatch.setattr("operations.release.find_ownership", lambda *_: None)
-    done = CliRunner().invoke(app, ["down", "demo", "--id", "aaaa", "--yes"])
+    done = CliRunner().invoke(app, ["down", "demo", "--id", which, "--yes"])
     assert done.exit_code == 0, done.output
     with History(remembered.runs) as history:
-        assert history.find(plan.run_id).is_over is not stays
-
-
-@pytest.mark.parametrize("answer", ["heals", "held", "taken", ""])
-def test_nothing_is_removed_while_another_client_makes_nodes_again(
-    remembered: Target, monkeypatch: pytest.MonkeyPatch, answer: str
-) -> None:
-    asked: list[tuple[str, str]] = []
-
-    @contextmanager
-    def hold(run_id: str, _: object, what: str) -> Iterator[str]:
-        asked.append((run_id, what))
-        yield answer
-
-    holder = Holder(run_id="job-000001", state="started", nodes=("node0",))
-    monkeypatch.setattr("operations.release.find_runs", lambda *_: (holder,))
-    monkeypatch.setattr("operations.cluster_occupancy.hold", hold)
-    monkeypatch.setattr(ClusterStore, "inventory", lambda *_: make_inventory(1))
-    monkeypatch.setattr("operations.release.find_losses", lambda *_: None)
-    monkeypatch.setattr("provision.down.down", lambda name, *_: Teardown(name, (), 1.0, None))
-    ClusterStore(remembered).write(a_record().now("ready"))
-    done = CliRunner().invoke(app, ["down", "demo", "--yes"])
-    assert asked == [("job-000001", "down")]
-    refusal = (
-        "cluster demo is not removed: another gpuctl makes its lost nodes again;"
-        " wait for it, or end it where it runs; then repeat `gpuctl down demo`"
-    )
-    assert str(done.exception or "") == (refusal if answer == "heals" else "")
-    assert ("Cluster demo is gone" in done.output) == (answer != "heals")
+        assert history.find(plan.run_id).is_over is is_over
 
 
 @pytest.fixture
@@ -201,19 +143,20 @@ def test_the_end_is_proved_by_asking(old_cluster: str, rounds: list[float]) -> N
 
 
 def test_what_appears_late_is_no_proof(
-    empty_region: Target,
-    monkeypatch: pytest.MonkeyPatch,
+    empty_region: Target, rounds: list[float], answer_calls: Callable[[Answer], None]
 ) -> None:
+    ec2 = client(empty_region, "ec2")
     vpcs: list[str] = []
 
-    def appear(_: float) -> None:
-        vpcs.append(
-            client(empty_region, "ec2").create_vpc(
-                CidrBlock="10.7.0.0/16", TagSpecifications=tagged("vpc", "demo")
-            )["Vpc"]["VpcId"]
-        )
+    def appear(call: ApiCall) -> Any:
+        answer = call.ask()
+        if call.operation == "DescribeVpcs" and not vpcs:  # the first list is without it
+            vpcs.append("")
+            made = ec2.create_vpc(CidrBlock="10.7.0.0/16", TagSpecifications=tagged("vpc", "demo"))
+            vpcs[0] = made["Vpc"]["VpcId"]
+        return answer
 
-    monkeypatch.setattr("time.sleep", appear)
+    answer_calls(appear)
     with pytest.raises(CloudError) as late:
         verification.verify("demo", "", empty_region)
     assert str(late.value) == (

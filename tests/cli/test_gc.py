@@ -1,7 +1,7 @@
 """`gpuctl gc`: what was planted by hand in two regions is found and removed, and nothing else."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,35 +13,24 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from config.errors import CloudError, InputError
 from config.target import Target
-from provision.aws.clients import client, forget_clients
+from provision.aws.clients import client
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import find_all
 from provision.state.store import ClusterStore
 from tests.aws_calls import Answer, ApiCall
-from tests.infra.region import CREDENTIALS
 from tests.provision import test_sweep
-from tests.provision.test_ownership import BEN, with_id
+from tests.provision.test_ownership import BEN, ME, with_id
 from tests.provision.test_sweep import make_cluster, make_identity
 
 pytestmark = pytest.mark.slow
-
-ME = "arn:aws:sts::123456789012:user/moto"
-"""The caller of the lab's API."""
 
 WEST = "us-west-2"
 
 
 @pytest.fixture
-def there(
-    empty_region: Target,
-    remembered: Target,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Target]:
+def there(aws: Target, remembered: Target) -> Target:
     """A region for the commands of this process, with this machine's records."""
-    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(empty_region.endpoint)}.items():
-        monkeypatch.setenv(name, value)
-    forget_clients()
-    yield replace(empty_region, state=remembered.state)
+    return replace(aws, state=remembered.state)
 
 
 @pytest.fixture

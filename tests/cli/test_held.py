@@ -3,9 +3,8 @@
 import asyncio
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,14 @@ from config.errors import InputError
 from config.target import Target
 from engine.contract.event import Event
 from engine.contract.head_events import RunStarted
+from engine.contract.names import HEALING, HELD, REMOVAL
 from engine.record.run_errors import RunGoesOn
-from engine.session import session
+from engine.session import head_locks, session
 from infra.stack.changes import Change, Plan
-from provision.down import Teardown
-from provision.preflight.replacements import OlderSettings
+from operations import rent
+from operations.chosen_target import ChosenTarget
+from provision.aws.clients import client
+from provision.aws.resources import find_all
 from provision.state.store import ClusterStore
 from provision.up import FleetPlan
 from tests.cli.conftest import remember
@@ -32,6 +34,7 @@ from tests.engine.session.test_session import (
     job,
 )
 from tests.nodes.conftest import Site, site  # noqa: F401  a fixture
+from tests.provision.test_ownership import ME, vpc, with_id
 from tests.provision.test_record import a_record
 
 pytestmark = pytest.mark.slow
@@ -70,72 +73,88 @@ def ready(connections: LocalConnections, remembered: Target) -> Target:  # noqa:
 
 
 @pytest.fixture
-def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The clusters that `down` removed."""
-    names: list[str] = []
+def rented(ready: Target, aws: Target, without_engine: None) -> Target:
+    """The cluster, which AWS knows: its VPC exists."""
+    ClusterStore(ready).write(with_id("aaaa", account="123456789012"))
+    vpc(client(aws, "ec2"), "aaaa", ME)
+    return ready
 
-    def take_down(name: str, *_: object) -> Teardown:
-        names.append(name)
-        return Teardown(name, (), 60.0, None)
 
-    monkeypatch.setattr("provision.down.down", take_down)
-    monkeypatch.setattr("operations.release.find_losses", lambda *_: None)
-    monkeypatch.setattr("operations.release.find_ownership", lambda *_: None)  # it asks AWS
-    return names
+def is_removed(target: Target) -> bool:
+    return ClusterStore(target).record("demo") is None
 
 
 def gpuctl(*arguments: str, answer: str | None = None) -> Result:
     return CliRunner().invoke(app, arguments, input=answer)
 
 
-def test_down_names_the_run_that_it_would_end(ready: Target, removed: list[str]) -> None:
-    with a_run(ready.runs) as run:
+def complaints(done: Result) -> list[str]:
+    """What it prints on stderr, but for the engine that is not installed."""
+    return [line for line in done.stderr.splitlines() if "found by its tags" not in line]
+
+
+def test_down_names_the_run_that_it_would_end(rented: Target, aws: Target) -> None:
+    vpc(client(aws, "ec2"), "bbbb", ME)  # another cluster of this name
+    with a_run(rented.runs) as run:
         refused = gpuctl("down", "demo")
         assert isinstance(refused.exception, InputError)
         assert str(refused.exception) == (
             f"there is no terminal to ask on: {run}; it ends with the cluster. Remove cluster demo"
             " and everything in it?; add --yes if that is what you want"
         )
-        assert removed == []
-        elsewhere = gpuctl("down", "demo", "--id", "aaaa", "--yes")
-        assert (elsewhere.exit_code, removed, elsewhere.stderr) == (0, ["demo"], "")
+        elsewhere = gpuctl("down", "demo", "--id", "bbbb", "--yes")
+        assert (elsewhere.exit_code, complaints(elsewhere)) == (0, [])
+        assert [one.cluster_id for one in find_all(aws, "demo")] == ["aaaa"]
         done = gpuctl("down", "demo", "--yes")
-        assert (done.exit_code, removed) == (0, ["demo", "demo"])
-        assert done.stderr == f"gpuctl: warning: {run}; it ends with the cluster\n"
+        assert done.exit_code == 0, done.output
+        assert complaints(done) == [f"gpuctl: warning: {run}; it ends with the cluster"]
+        assert find_all(aws, "demo") == []
 
 
-def test_down_without_a_run_asks_as_ever(ready: Target, removed: list[str]) -> None:
+def test_down_without_a_run_asks_as_ever(rented: Target) -> None:
     refused = gpuctl("down", "demo")
     assert str(refused.exception) == (
         "there is no terminal to ask on: Remove cluster demo and everything in it?;"
         " add --yes if that is what you want"
     )
-    assert (gpuctl("down", "demo", "--yes").stderr, removed) == ("", ["demo"])
+    assert (complaints(gpuctl("down", "demo", "--yes")), is_removed(rented)) == ([], True)
 
 
-def test_a_run_that_this_machine_does_not_know_is_named_too(
-    ready: Target, removed: list[str], tmp_path: Path
-) -> None:
+def test_a_run_that_this_machine_does_not_know_is_named_too(rented: Target, tmp_path: Path) -> None:
     with a_run(tmp_path) as run:
         done = gpuctl("down", "demo", "--yes")
-    assert done.stderr == (
-        f"gpuctl: warning: {run}, started from another machine; it ends with the cluster\n"
-    )
+    assert complaints(done) == [
+        f"gpuctl: warning: {run}, started from another machine; it ends with the cluster"
+    ]
+
+
+def test_nothing_is_removed_while_another_client_makes_nodes_again(rented: Target) -> None:
+    with a_run(rented.runs) as run:
+        with head_locks.hold(run.split()[1], INVENTORY, HEALING) as answer:
+            assert answer == HELD
+            refused = gpuctl("down", "demo", "--yes")
+        assert str(refused.exception) == (
+            "cluster demo is not removed: another gpuctl makes its lost nodes again;"
+            " wait for it, or end it where it runs; then repeat `gpuctl down demo`"
+        )
+        assert not is_removed(rented)
+        with head_locks.hold(run.split()[1], INVENTORY, REMOVAL) as answer:
+            assert answer == HELD
+            assert gpuctl("down", "demo", "--yes").exit_code == 0, "a person decides"
+    assert is_removed(rented)
 
 
 @pytest.mark.parametrize("trouble", ["{", None])
-def test_a_cluster_that_has_no_head_is_removed_unasked(
-    ready: Target, removed: list[str], trouble: str | None
-) -> None:
-    saved = ClusterStore(ready).folder("demo") / "inventory.json"
+def test_a_cluster_that_has_no_head_is_removed_unasked(rented: Target, trouble: str | None) -> None:
+    saved = ClusterStore(rented).folder("demo") / "inventory.json"
     saved.write_text(trouble) if trouble else saved.unlink()
-    assert (gpuctl("down", "demo", "--yes").stderr, removed) == ("", ["demo"])
+    assert (complaints(gpuctl("down", "demo", "--yes")), is_removed(rented)) == ([], True)
 
 
+@pytest.mark.usefixtures("aws", "without_engine")
 def test_a_head_that_is_silent_does_not_hold_down_up(
     site: Site,  # noqa: F811
     remembered: Target,
-    removed: list[str],
 ) -> None:
     """Its bastion accepts the connection, and then says nothing, as a machine that hangs."""
     there = remember(site.inventory, remembered)
@@ -146,86 +165,41 @@ def test_a_head_that_is_silent_does_not_hold_down_up(
         done = gpuctl("down", "demo", "--yes")
     finally:
         site.bastion.process.send_signal(signal.SIGCONT)
-    assert (done.exit_code, removed) == (0, ["demo"])
-    assert done.stderr == (
+    assert (done.exit_code, is_removed(remembered)) == (0, True)
+    assert complaints(done) == [
         "gpuctl: warning: whether a run is on cluster demo is unknown:"
-        " node0 (127.0.0.1) did not answer within 8 s\n"
-    )
+        " node0 (127.0.0.1) did not answer within 8 s"
+    ]
 
 
-@pytest.fixture
-def file(ready: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of the cluster, whose `up` is carried out by nobody."""
-    monkeypatch.setattr("provision.up.up", lambda *_: INVENTORY)
-    path = tmp_path / "demo.yaml"
-    path.write_text("{name: demo, nodes: 2, instance_type: p4d.24xlarge}")
-    return path
+def up(plan: Plan) -> None:
+    """Check the plan, as `up` does before it asks a person and again before it begins."""
+    fleet = FleetPlan(a_record().resolved, plan, None)
+    rent.check(ChosenTarget(region="us-east-1"), fleet, watcher=Output().progress())
 
 
-def planned(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
-    found = FleetPlan(a_record().resolved, plan, None)
-    monkeypatch.setattr("provision.up.plan", lambda *_, **__: found)
-
-
-def test_up_takes_nothing_from_a_run(
-    ready: Target, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_up_takes_nothing_from_a_run(ready: Target) -> None:
     with a_run(ready.runs) as run:
-        planned(monkeypatch, REPLACES)
+        with pytest.raises(InputError) as refused:
+            up(REPLACES)
+        name = run.split()[1]
+        assert str(refused.value) == (
+            f"{run}, and this plan ends machines; stop the run first"
+            f" (`gpuctl stop {name}`) or wait for its end (`gpuctl wait {name}`)"
+        )
+        up(ADDS)
+        up(KEEPS)
+    up(REPLACES)  # the run is over
+
+
+def test_the_head_is_asked_before_a_person_is(
+    ready: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = FleetPlan(a_record().resolved, REPLACES, None)
+    monkeypatch.setattr("provision.up.plan", lambda *_, **__: fleet)
+    file = tmp_path / "demo.yaml"
+    file.write_text("{name: demo, nodes: 2, instance_type: p4d.24xlarge}")
+    with a_run(ready.runs) as run:
         for options in ((), ("--yes",), ("--yes", "--json")):
-            refused = gpuctl("up", str(file), *options)
-            name = run.split()[1]
-            assert isinstance(refused.exception, InputError)
-            assert str(refused.exception) == (
-                f"{run}, and this plan ends machines; stop the run first"
-                f" (`gpuctl stop {name}`) or wait for its end (`gpuctl wait {name}`)"
-            )
-        for plan in (ADDS, KEEPS):
-            planned(monkeypatch, plan)
-            assert gpuctl("up", str(file), "--yes").exit_code == 0
-    planned(monkeypatch, REPLACES)
-    assert gpuctl("up", str(file), "--yes").exit_code == 0, "the run is over"
-
-
-def test_a_run_that_began_while_the_plan_was_read_is_seen(
-    ready: Target, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planned(monkeypatch, REPLACES)
-    asked: list[str] = []
-    monkeypatch.setattr("operations.rent.check_free", lambda *_: asked.append("head"))
-    monkeypatch.setattr(Output, "confirm", lambda out, question: asked.append("person"))
-    assert gpuctl("up", str(file)).exit_code == 0
-    assert asked == ["head", "person", "head"]
-    asked.clear()
-    assert gpuctl("up", str(file), "--yes").exit_code == 0
-    assert asked == ["head"]
-
-
-def test_plan_replaces_the_nodes_that_up_would_replace(
-    ready: Target, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def plan(*_: object, replace: Sequence[str], **__: object) -> FleetPlan:
-        reasons = dict.fromkeys(replace, "--replace names it")
-        return FleetPlan(a_record().resolved, REPLACES, None, replaced=reasons)
-
-    monkeypatch.setattr("provision.up.plan", plan)
-    shown = gpuctl("plan", str(file), "--replace", "node0", "--replace", "node1").stdout
-    assert "\nnode[0-1] are replaced: --replace names it\n" in shown
-
-
-def test_up_replaces_all_nodes_only_where_somebody_asks_for_it(
-    ready: Target, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moved = OlderSettings("network.cidr changed", may_stay=False)
-    nodes = {"node0": moved, "node1": moved}
-    found = FleetPlan(a_record().resolved, REPLACES, None, older=nodes)
-    monkeypatch.setattr("provision.up.plan", lambda *_, **__: found)
-    refused = gpuctl("up", str(file), "--yes")
-    assert isinstance(refused.exception, InputError)
-    assert refused.exception.message == (
-        "node[0-1] of demo cannot stay as they are: network.cidr changed"
-    )
-    asked = dict.fromkeys(nodes, "--replace names it")
-    found = replace(found, replace=tuple(nodes), replaced=asked)
-    monkeypatch.setattr("provision.up.plan", lambda *_, **given: found if given["replace"] else 0)
-    assert gpuctl("up", str(file), "--yes", "--replace", "all").exit_code == 0
+            refused = str(gpuctl("up", str(file), *options).exception)
+            assert refused.startswith(f"{run}, and this plan ends machines; stop the run first")

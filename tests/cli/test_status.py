@@ -14,12 +14,11 @@ from config.target import Target
 from engine.record.history import History, RunRecord
 from engine.record.journal_copy import JournalCopy
 from operations.status import LastRun
-from provision.aws.clients import client, forget_clients
+from provision.aws.clients import client
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.status import ClusterStatus, NodeStatus
 from tests.cli.test_ps import earlier
 from tests.engine.conftest import make_plan
-from tests.infra.region import CREDENTIALS
 from tests.provision.test_sweep import make_cluster
 
 
@@ -71,14 +70,9 @@ def test_a_lost_node_does_not_run_and_a_run_that_is_over_has_its_end() -> None:
 
 
 @pytest.mark.slow
-def test_the_newest_run_of_each_cluster_is_shown(
-    empty_region: Target, remembered: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(empty_region.endpoint)}.items():
-        monkeypatch.setenv(name, value)
-    forget_clients()
-    ami = image_id(client(empty_region, "ssm"), BASTION_IMAGE)
-    make_cluster(client(empty_region, "ec2"), ami, "demo")
+def test_the_newest_run_of_each_cluster_is_shown(aws: Target, remembered: Target) -> None:
+    ami = image_id(client(aws, "ssm"), BASTION_IMAGE)
+    make_cluster(client(aws, "ec2"), ami, "demo")
     earlier(remembered, "old", 2)
     earlier(remembered, "new", 1)
     (document,) = json.loads(CliRunner().invoke(app, ["status", "demo", "--json"]).stdout)

@@ -20,6 +20,7 @@ from infra.stack.installation import (
     install_engine,
     installed_engine,
 )
+from tests.regions import refuse_downloads
 
 
 @pytest.fixture
@@ -56,13 +57,7 @@ def write_settings(cache: Path, **settings: object) -> Path:
 @pytest.fixture
 def closed_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """No HTTPS: every request goes to a proxy that refuses."""
-    # An earlier test of this process may have made the opener, which keeps that time's proxies.
-    monkeypatch.setattr("urllib.request._opener", None)
-    # Port 1 of loopback refuses: no name is looked up and no packet leaves the machine.
-    for name in ("https_proxy", "HTTPS_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:1")
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.delenv("no_proxy", raising=False)
+    refuse_downloads(monkeypatch)
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     monkeypatch.setattr("sys.platform", "linux")
 

@@ -18,7 +18,7 @@ from config.target import Target
 from operations.chosen_target import ChosenTarget
 from operations.release import check_owner
 from provision.aws.account import Caller, owner_tag
-from provision.aws.clients import client, forget_clients
+from provision.aws.clients import client
 from provision.aws.resources import Resource, find_all
 from provision.capacity.claim import _group
 from provision.down import _choose_id, down
@@ -30,7 +30,6 @@ from provision.state.store import ClusterStore
 from provision.status import clusters
 from provision.up import _name_taken
 from tests.cli.conftest import remembered  # noqa: F401  a fixture is found by import
-from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record
 
 if TYPE_CHECKING:
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
+ME = "arn:aws:sts::123456789012:user/moto"
+"""The caller of the lab's API."""
 ANN, BEN = "arn:aws:iam::123456789012:user/ann", "arn:aws:iam::123456789012:user/ben"
 
 
@@ -139,15 +140,11 @@ def test_a_cluster_of_another_account_is_not_removed(empty_region: Target) -> No
 
 
 def test_status_does_not_call_a_cluster_of_another_account_gone(
-    empty_region: Target,
+    aws: Target,
     remembered: Target,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(empty_region.endpoint)}.items():
-        monkeypatch.setenv(name, value)
-    forget_clients()
     ClusterStore(remembered).write(with_id("aaaa", account="999999999999"))
-    (status,) = clusters(ClusterStore(replace(empty_region, state=remembered.state)))
+    (status,) = clusters(ClusterStore(replace(aws, state=remembered.state)))
     assert status.state == "elsewhere"
     shown = CliRunner().invoke(app, ["status"])
     assert "demo: elsewhere since " in shown.stdout
@@ -278,16 +275,12 @@ def test_the_owner_of_what_down_would_remove(empty_region: Target) -> None:
 
 @pytest.fixture
 def command(
-    empty_region: Target,
+    aws: Target,
     remembered: Target,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
     type_in: Callable[[str], None],
 ) -> Any:
     """`gpuctl down` in a region where ann has a cluster; `typed` is what the person types."""
-    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(empty_region.endpoint)}.items():
-        monkeypatch.setenv(name, value)
-    forget_clients()
-    vpc(client(empty_region, "ec2"), "aaaa", ANN)
+    vpc(client(aws, "ec2"), "aaaa", ANN)
 
     def call(*words: str, typed: str | None = None) -> None:
         if typed:
