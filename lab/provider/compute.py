@@ -27,6 +27,7 @@ class PlacementGroup(Resource):
 
     token = "aws:ec2/placementGroup:PlacementGroup"  # noqa: S105 Pulumi's word for a type's name
     title = "EC2 Placement Group"
+    removal = ("delete_placement_group", "GroupName")
     required = frozenset({"name", "strategy"})
     replacing = frozenset({"name", "strategy"})
     computed = frozenset({"arn", "placementGroupId"})
@@ -68,10 +69,6 @@ class PlacementGroup(Resource):
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
         """Change the tags."""
         self.retag(str(state["placementGroupId"]), state, inputs)
-
-    def delete(self, resource_id: str, state: Properties) -> None:
-        """Delete the group; AWS refuses while an instance is in it."""
-        self.ec2.delete_placement_group(GroupName=resource_id)
 
 
 class Instance(Resource):

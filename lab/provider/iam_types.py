@@ -12,6 +12,7 @@ class Role(Resource):
 
     token = "aws:iam/role:Role"  # noqa: S105 Pulumi's word for a type's name
     title = "IAM Role"
+    removal = ("delete_role", "RoleName")
     service = "iam"
     required = frozenset({"assumeRolePolicy"})
     replacing = frozenset({"name", "path"})
@@ -70,10 +71,6 @@ class Role(Resource):
             self.aws.untag_role(RoleName=resource_id, TagKeys=gone)
         if old != new:
             self.aws.tag_role(RoleName=resource_id, Tags=aws_tags(new))
-
-    def delete(self, resource_id: str, state: Properties) -> None:
-        """Delete the role."""
-        self.aws.delete_role(RoleName=resource_id)
 
 
 class RolePolicy(Resource):

@@ -33,6 +33,7 @@ class LaunchTemplate(Resource):
 
     token = "aws:ec2/launchTemplate:LaunchTemplate"  # noqa: S105 Pulumi's word for a type's name
     title = "EC2 Launch Template"
+    removal = ("delete_launch_template", "LaunchTemplateId")
     required = frozenset({"name"})
     replacing = frozenset({"name"})
     updating = frozenset({*_DATA, "updateDefaultVersion", "tags"})
@@ -88,10 +89,6 @@ class LaunchTemplate(Resource):
                     LaunchTemplateId=resource_id, DefaultVersion=str(version)
                 )
         self.retag(resource_id, state, inputs)
-
-    def delete(self, resource_id: str, state: Properties) -> None:
-        """Delete the template and all its versions."""
-        self.ec2.delete_launch_template(LaunchTemplateId=resource_id)
 
 
 def template_data(properties: Properties) -> Any:

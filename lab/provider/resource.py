@@ -70,6 +70,8 @@ class Resource(ABC):
 
     Observed with `userData` of an instance, which came from its launch template
     (https://github.com/pulumi/pulumi-aws/issues/3449, 2026-11-26)."""
+    removal: ClassVar[tuple[str, str]] = ("", "")
+    """The request that deletes a resource, and its parameter for the id; see `delete`."""
     in_use_s: ClassVar[float] = 0.0
     """How long the real provider repeats the removal of a resource that another one uses."""
     service: ClassVar[str] = "ec2"
@@ -104,13 +106,15 @@ class Resource(ABC):
     def read(self, resource_id: str, state: Properties) -> Properties | None:
         """Return `state`, updated with the actual properties; None if the resource is gone."""
 
-    @abstractmethod
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Change the resource from `state` to `inputs`."""
+        """Change the resource from `state` to `inputs`; by default by `complete`, and the tags."""
+        self.complete(resource_id, inputs)
+        self.retag(resource_id, state, inputs)
 
-    @abstractmethod
     def delete(self, resource_id: str, state: Properties) -> None:
-        """Delete the resource, and wait until it is deleted."""
+        """Delete the resource, and wait until it is deleted; by default by `removal`."""
+        request, parameter = self.removal
+        getattr(self.aws, request)(**{parameter: resource_id})
 
     def retag(self, aws_id: str, state: Properties, inputs: Properties) -> None:
         """Change the tags of the resource `aws_id` from those of `state` to those of `inputs`."""

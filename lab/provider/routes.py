@@ -13,6 +13,7 @@ class RouteTable(Resource):
 
     token = "aws:ec2/routeTable:RouteTable"  # noqa: S105 Pulumi's word for a type's name
     title = "EC2 Route Table"
+    removal = ("delete_route_table", "RouteTableId")
     required = frozenset({"vpcId"})
     replacing = frozenset({"vpcId"})
     updating = frozenset({"routes", "tags"})
@@ -67,10 +68,6 @@ class RouteTable(Resource):
             self.ec2.delete_route(RouteTableId=resource_id, DestinationCidrBlock=cidr)
         self.retag(resource_id, state, inputs)
 
-    def delete(self, resource_id: str, state: Properties) -> None:
-        """Delete the table."""
-        self.ec2.delete_route_table(RouteTableId=resource_id)
-
 
 def _request(route: Properties) -> dict[str, Any]:
     """Return a route as CreateRoute and ReplaceRoute accept it."""
@@ -92,6 +89,7 @@ class RouteTableAssociation(Resource):
 
     token = "aws:ec2/routeTableAssociation:RouteTableAssociation"  # noqa: S105
     title = "EC2 Route Table Association"
+    removal = ("disassociate_route_table", "AssociationId")
     required = frozenset({"routeTableId", "subnetId"})
     # AWS can move a subnet to another table in place, but that changes the id, so here it is a
     # replacement. The program never does it.
@@ -118,10 +116,3 @@ class RouteTableAssociation(Resource):
                 subnet = association.get("SubnetId")
                 return {**state, "routeTableId": table["RouteTableId"], "subnetId": subnet}
         return None
-
-    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Do nothing: no input of an association changes in place."""
-
-    def delete(self, resource_id: str, state: Properties) -> None:
-        """Delete the association; the subnet then uses the VPC's main table."""
-        self.ec2.disassociate_route_table(AssociationId=resource_id)

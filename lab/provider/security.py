@@ -21,6 +21,7 @@ class SecurityGroup(Resource):
 
     token = "aws:ec2/securityGroup:SecurityGroup"  # noqa: S105 Pulumi's word for a type's name
     title = "EC2 Security Group"
+    removal = ("delete_security_group", "GroupId")
     in_use_s = 900.0
     required = frozenset({"name", "vpcId"})
     replacing = frozenset({"name", "description", "vpcId"})
@@ -92,10 +93,6 @@ class SecurityGroup(Resource):
         """Change the rules and the tags."""
         self._apply(resource_id, inputs)
         self.retag(resource_id, state, inputs)
-
-    def delete(self, resource_id: str, state: Properties) -> None:
-        """Delete the group."""
-        self.ec2.delete_security_group(GroupId=resource_id)
 
     def _describe(self, resource_id: str) -> Any | None:
         return first(
@@ -180,6 +177,7 @@ class KeyPair(Resource):
 
     token = "aws:ec2/keyPair:KeyPair"  # noqa: S105
     title = "EC2 Key Pair"
+    removal = ("delete_key_pair", "KeyName")
     required = frozenset({"keyName", "publicKey"})
     replacing = frozenset({"keyName", "publicKey"})
     computed = frozenset({"arn", "fingerprint", "keyPairId"})
@@ -209,7 +207,3 @@ class KeyPair(Resource):
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
         """Change the tags."""
         self.retag(str(state["keyPairId"]), state, inputs)
-
-    def delete(self, resource_id: str, state: Properties) -> None:
-        """Delete the key pair from EC2."""
-        self.ec2.delete_key_pair(KeyName=resource_id)

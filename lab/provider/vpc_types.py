@@ -23,6 +23,7 @@ class Vpc(Resource):
 
     token = "aws:ec2/vpc:Vpc"  # noqa: S105 Pulumi's word for a type's name
     title = "EC2 VPC"
+    removal = ("delete_vpc", "VpcId")
     in_use_s = 300.0
     required = frozenset({"cidrBlock"})
     replacing = frozenset({"cidrBlock"})
@@ -62,21 +63,13 @@ class Vpc(Resource):
             "tags": tags_of(vpc),
         }
 
-    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Change the DNS attributes and the tags."""
-        self.complete(resource_id, inputs)
-        self.retag(resource_id, state, inputs)
-
-    def delete(self, resource_id: str, state: Properties) -> None:
-        """Delete the VPC."""
-        self.ec2.delete_vpc(VpcId=resource_id)
-
 
 class Subnet(Resource):
     """`aws.ec2.Subnet`."""
 
     token = "aws:ec2/subnet:Subnet"  # noqa: S105
     title = "EC2 Subnet"
+    removal = ("delete_subnet", "SubnetId")
     in_use_s = 1200.0
     required = frozenset({"vpcId", "cidrBlock"})
     replacing = frozenset({"vpcId", "cidrBlock", "availabilityZone"})
@@ -119,15 +112,6 @@ class Subnet(Resource):
             "mapPublicIpOnLaunch": subnet["MapPublicIpOnLaunch"],
             "tags": tags_of(subnet),
         }
-
-    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Change the attribute and the tags."""
-        self.complete(resource_id, inputs)
-        self.retag(resource_id, state, inputs)
-
-    def delete(self, resource_id: str, state: Properties) -> None:
-        """Delete the subnet."""
-        self.ec2.delete_subnet(SubnetId=resource_id)
 
 
 class InternetGateway(Resource):
@@ -245,6 +229,7 @@ class NatGateway(Resource):
 
     token = "aws:ec2/natGateway:NatGateway"  # noqa: S105
     title = "EC2 NAT Gateway"
+    removal = ("delete_nat_gateway", "NatGatewayId")
     required = frozenset({"subnetId"})
     replacing = frozenset({"subnetId", "allocationId"})
     computed = frozenset({"privateIp", "publicIp", "networkInterfaceId"})
@@ -282,14 +267,6 @@ class NatGateway(Resource):
             "networkInterfaceId": address.get("NetworkInterfaceId"),
             "tags": tags_of(gateway),
         }
-
-    def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        """Change the tags."""
-        self.retag(resource_id, state, inputs)
-
-    def delete(self, resource_id: str, state: Properties) -> None:
-        """Delete the gateway, and wait until it is deleted: then its address can be released."""
-        self.ec2.delete_nat_gateway(NatGatewayId=resource_id)
         wait(
             lambda: self._state(resource_id) in (None, "deleted"),
             "the NAT gateway to be deleted",
