@@ -5,7 +5,7 @@ import that takes longer than all the rest of `gpuctl --help`.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup
@@ -16,7 +16,39 @@ DOCS = "docs"
 """Where the documentation is, from the top of gpuctl's source."""
 
 
-class Command(TyperCommand):
+class _Help:
+    """The help of a command or a group: its docstring, the examples in it, and its page."""
+
+    help: str | None
+    epilog: str | None
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write the paragraphs of the docstring that are no examples."""
+        texts = [part for part in self._paragraphs() if not part.startswith("$ ")]
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text("\n\n".join(texts))
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples and the page of the documentation."""
+        examples = [part for part in self._paragraphs() if part.startswith("$ ")]
+        if examples:
+            with formatter.section("Examples"):
+                for line in "\n".join(examples).splitlines():
+                    formatter.write(f"  {line.removeprefix('$ ')}\n")
+        if self.epilog:
+            formatter.write_paragraph()
+            formatter.write(f"Documentation: {DOCS}/{self.epilog}\n")
+
+    def get_short_help_str(self, limit: int = 0) -> str:
+        """Return the first paragraph, whole."""
+        return self._paragraphs()[0].replace("\n", " ")
+
+    def _paragraphs(self) -> list[str]:
+        return (self.help or "").split("\n\n")
+
+
+class Command(_Help, TyperCommand):
     """A command that takes the shared options, wherever they are on its part of the line."""
 
     arguments = math.inf
@@ -48,21 +80,9 @@ class Command(TyperCommand):
         pieces = super().collect_usage_pieces(ctx)
         return [piece.replace("{", "").replace("}", "") for piece in pieces]
 
-    def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write what the command does."""
-        _write_text(self.help, formatter)
-
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments, the command's own options, and the names of the shared ones."""
         _write_options(self.get_params(ctx), ctx, formatter)
-
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the examples and the page of the documentation."""
-        _write_end(self, formatter)
-
-    def get_short_help_str(self, limit: int = 0) -> str:
-        """Return the first paragraph, whole."""
-        return _short(self.help)
 
 
 class CommandForNode(Command):
@@ -78,7 +98,7 @@ class CommandForNodes(Command):
     arguments = 1
 
 
-class CommandGroup(TyperGroup):
+class CommandGroup(_Help, TyperGroup):
     """A group of commands that takes the shared options."""
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -95,10 +115,6 @@ class CommandGroup(TyperGroup):
         _take_shared(ctx)
         return super().invoke(ctx)
 
-    def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write what the group is for."""
-        _write_text(self.help, formatter)
-
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the commands by their groups, then the options."""
         panels: dict[str, list[tuple[str, str]]] = {}
@@ -111,14 +127,6 @@ class CommandGroup(TyperGroup):
             with formatter.section(panel):
                 formatter.write_dl([(f"{name:<{widest}}", text) for name, text in rows])
         _write_options(self.get_params(ctx), ctx, formatter)
-
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the examples and the page of the documentation."""
-        _write_end(self, formatter)
-
-    def get_short_help_str(self, limit: int = 0) -> str:
-        """Return the first paragraph, whole."""
-        return _short(self.help)
 
 
 def _with_shared(own: list[Any], ctx: Any, has_json: bool = True) -> list[Any]:
@@ -170,13 +178,6 @@ def _take_shared(ctx: Any) -> None:
         ctx.params = {name: value for name, value in ctx.params.items() if name not in SHARED}
 
 
-def _write_text(text: str | None, formatter: Any) -> None:
-    """Write the paragraphs of a docstring that are no examples."""
-    formatter.write_paragraph()
-    with formatter.indentation():
-        formatter.write_text("\n\n".join(p for p in _paragraphs(text) if not p.startswith("$ ")))
-
-
 def _write_options(params: list[Any], ctx: Any, formatter: Any) -> None:
     """Write arguments and options; the shared options are explained by the root's help alone."""
     is_root = ctx.parent is None
@@ -200,25 +201,6 @@ def _write_options(params: list[Any], ctx: Any, formatter: Any) -> None:
         names = ", ".join(param.opts[0] for param in params if param.name in elsewhere)
         formatter.write_paragraph()
         formatter.write_text(f"Options of all commands, see `gpuctl --help`: {names}.")
-
-
-def _write_end(command: Any, formatter: Any) -> None:
-    examples = [p for p in _paragraphs(command.help) if p.startswith("$ ")]
-    if examples:
-        with formatter.section("Examples"):
-            for line in "\n".join(examples).splitlines():
-                formatter.write(f"  {line.removeprefix('$ ')}\n")
-    if command.epilog:
-        formatter.write_paragraph()
-        formatter.write(f"Documentation: {DOCS}/{command.epilog}\n")
-
-
-def _paragraphs(text: str | None) -> Iterator[str]:
-    yield from (text or "").split("\n\n")
-
-
-def _short(text: str | None) -> str:
-    return next(_paragraphs(text)).replace("\n", " ")
 
 
 def own_words(words: Sequence[str], options: Mapping[str, bool], arguments: float) -> int:
