@@ -48,7 +48,7 @@ class EngineCommand(automation.PulumiCommand):
     ) -> None:
         # The SDK's own __init__ would start the engine to read the version, which is known.
         self.command = str(engine.path)
-        self.version = VersionInfo.parse(engine.version.removeprefix("v"))
+        self.version = VersionInfo.parse(engine.version)
         self._credentials = credentials
         self._process: subprocess.Popen[str] | None = None
         self._is_interrupted = False

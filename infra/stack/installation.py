@@ -17,7 +17,6 @@ import hashlib
 import http.client
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -32,6 +31,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
+
+from semver import VersionInfo
 
 from config.errors import InfraError, InputError
 from config.file_locks import wait_for_lock
@@ -77,10 +78,12 @@ REMEDY = (
 _SUBJECT = f"pulumi v{VERSION}"
 _MACHINES = {"x86_64": "x64", "aarch64": "arm64"}
 _MEMBER = "pulumi/pulumi"  # the archive also has language hosts; an inline program needs none
-_VERSION_TEXT = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(\S*)")
 _BLOCK = 1 << 20
 _CONNECT_TIMEOUT_S = 60
 _LIMIT_S = 900
+
+
+Source = Literal["setting", "path", "cache"]
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Engine:
 
     path: Path
     version: str
-    source: Literal["setting", "path", "cache"]
+    source: Source
 
 
 def find_engine(report: Reporter, releases: str = RELEASES) -> Engine:
@@ -135,12 +138,11 @@ def fits(version: str | None) -> bool:
     the Automation API's flags and the SDK's protocol, while Pulumi keeps newer engines of a major
     version compatible. Pre-releases do not work: their number does not show what they support.
     """
-    match = _VERSION_TEXT.fullmatch(version or "")
-    if match is None or match[4].startswith("-"):
+    if version is None or not VersionInfo.is_valid(version):
         return False
-    expected = tuple(int(part) for part in VERSION.split("."))
-    actual = tuple(int(match[i]) for i in (1, 2, 3))
-    return actual[0] == expected[0] and actual >= expected
+    actual, expected = VersionInfo.parse(version), VersionInfo.parse(VERSION)
+    is_release = actual.prerelease is None
+    return is_release and actual.major == expected.major and actual >= expected
 
 
 def engine_version(path: Path) -> str | None:
@@ -160,7 +162,8 @@ def engine_version(path: Path) -> str | None:
         ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return answer.removeprefix("v") if _VERSION_TEXT.fullmatch(answer) else None
+    version = answer.removeprefix("v")
+    return version if VersionInfo.is_valid(version) else None
 
 
 def install_engine(fill: Callable[[Path, Reporter], None], report: Reporter) -> Engine:
@@ -252,17 +255,16 @@ def _engine_of_setting() -> Engine | None:
     if setting.value is None:
         return None
     path = user_path(setting.value).absolute()
-    version = engine_version(path)
-    if version is not None and fits(version):
-        return Engine(path, version, "setting")
+    if engine := _engine_at(path, "setting"):
+        return engine
     if not path.exists():
         problem = "does not exist"
     elif path.is_dir():
         problem = "is a folder"
-    elif version is None:
-        problem = "is not a `pulumi` that runs on this machine"
-    else:
+    elif version := engine_version(path):
         problem = f"is Pulumi {version}"
+    else:
+        problem = "is not a `pulumi` that runs on this machine"
     raise InputError(
         f"the setting 'pulumi' ({setting.source}) is {path}, which {problem}",
         f"name the command `pulumi` of Pulumi >= {VERSION} there, or remove the setting",
@@ -272,10 +274,7 @@ def _engine_of_setting() -> Engine | None:
 def _engine_on_path() -> Engine | None:
     """Return the `pulumi` on PATH if it works with the SDK."""
     command = shutil.which("pulumi")
-    version = engine_version(Path(command)) if command else None
-    if command is None or version is None or not fits(version):
-        return None
-    return Engine(Path(command), version, "path")
+    return _engine_at(Path(command), "path") if command else None
 
 
 def _cached_engine() -> Engine | None:
@@ -283,9 +282,13 @@ def _cached_engine() -> Engine | None:
 
     It does not if the home is shared with another kind of machine, or if the disk is damaged.
     """
-    path = _cached_path()
-    version = engine_version(path) if path.is_file() else None
-    return Engine(path, version, "cache") if version is not None and fits(version) else None
+    return _engine_at(_cached_path(), "cache")
+
+
+def _engine_at(path: Path, source: Source) -> Engine | None:
+    """Return the engine at this path if it works with the SDK."""
+    version = engine_version(path)
+    return Engine(path, version, source) if version is not None and fits(version) else None
 
 
 def _cached_path() -> Path:

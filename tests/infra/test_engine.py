@@ -72,7 +72,6 @@ def test_sdk_and_engine_have_one_version() -> None:
         ("3.258.0", True),
         ("3.258.1", True),
         ("3.300.0", True),
-        ("v3.258.0", True),
         ("3.257.9", False),
         ("2.999.0", False),
         ("4.0.0", False),

@@ -141,7 +141,7 @@ def test_the_engine_asks_for_credentials_as_often_as_it_needs_them(
     engine = whole.state / "engine"
     engine.write_text(ENGINE.format(python=sys.executable))
     engine.chmod(0o755)
-    command = EngineCommand(Engine(engine, "v3.258.0", "path"), whole.credentials)
+    command = EngineCommand(Engine(engine, "3.258.0", "path"), whole.credentials)
     done = json.loads(command.run([], str(whole.state), short_lived.environment).stdout)
     first, second = done["answers"]
     issued = [float(answer["Token"].partition("+")[0]) for answer in (first, second)]
