@@ -13,6 +13,7 @@ from typing import Any
 
 from config.errors import GpuctlError, InputError, NodeError
 from config.progress import silent
+from config.target import Target
 from engine.contract.event import Event
 from engine.contract.head_events import AttemptStarted, RunFinished, WaitingForNodes
 from engine.contract.names import HEALING, REMOVES, TAKEN
@@ -33,7 +34,25 @@ from operations.watcher import Watcher
 Prepare = Callable[[Inventory, Collection[str]], list[str]]
 """Brings to new nodes what runs need; returns the runs that must learn the nodes' addresses."""
 
+Replace = Callable[[str, Target, Callable[[], None]], Inventory | None]
+"""Makes the machines of a cluster again that AWS reports as gone; see `replace_missing`."""
+
 ASK_S = 15.0
+
+
+def replace_missing(cluster: str, target: Target, announce: Callable[[], None]) -> Inventory | None:
+    """Make the cluster's missing machines again; return its nodes.
+
+    `announce` is called before the first change. None if the cluster differs from its record, so
+    that other machines would change too: nothing is made then.
+    """
+    # Pulumi and boto3 take 0.2 s of CPU, and most runs lose no node.
+    from provision.healing import ClusterDiffers, replace_nodes  # noqa: PLC0415
+
+    try:
+        return replace_nodes(cluster, (), target, silent, announce=announce)
+    except ClusterDiffers:
+        return None
 
 
 class Healing:
@@ -43,6 +62,7 @@ class Healing:
     that must learn their addresses. `inventory` has the new nodes once they are ready. Healing
     begins after `first_pause_s`: a recorded event of long ago is followed by the next attempt at
     once. It is retried every `pause_s`: AWS takes seconds to minutes to report a machine as gone.
+    `replace` makes the machines.
     """
 
     def __init__(
@@ -54,7 +74,9 @@ class Healing:
         prepare: Prepare,
         first_pause_s: float = 1.0,
         pause_s: float = 10.0,
+        replace: Replace = replace_missing,
     ) -> None:
+        self._replace = replace
         self._first_pause_s, self._pause_s = first_pause_s, pause_s
         self.inventory = inventory
         self._chosen, self._run_id, self._watcher, self._prepare = chosen, run_id, watcher, prepare
@@ -72,8 +94,12 @@ class Healing:
             return await running
         finally:
             self._over.set()
-            for thread in self._threads:
-                await asyncio.to_thread(thread.join)
+            await asyncio.to_thread(self.join)
+
+    def join(self) -> None:
+        """Wait until no machine is being made any more."""
+        for thread in self._threads:
+            thread.join()
 
     def see(self, event: Event) -> None:
         """Begin to heal, or end it, as the event of the run says."""
@@ -81,7 +107,9 @@ class Healing:
             self._over.set()  # of an earlier wait
             over = threading.Event()
             self._over, self._awaited = over, set(event.nodes)
-            thread = threading.Thread(target=self._heal, args=(event, over), daemon=True)
+            thread = threading.Thread(
+                target=self._heal, args=(event, over), name="healing", daemon=True
+            )
             self._threads.append(thread)
             thread.start()
         elif isinstance(event, RunFinished) or (
@@ -113,22 +141,17 @@ class Healing:
             return answer != TAKEN and self._make(names)
 
     def _make(self, names: Sequence[str]) -> bool:
-        # Pulumi and boto3 take 0.2 s of CPU, and most runs lose no node.
-        from provision.healing import ClusterDiffers, replace_nodes  # noqa: PLC0415
-
         began = time.monotonic()
         cluster, lost = self.inventory.cluster, ", ".join(names)
         store = self._chosen.cluster_store(cluster)
-        target = store.target
         if store.record(cluster) is None:
             return True  # somebody removes the cluster
 
         def announce() -> None:
             self._watcher.note(f"-- {lost}: gpuctl makes the lost machines again")
 
-        try:
-            inventory = replace_nodes(cluster, (), target, silent, announce=announce)
-        except ClusterDiffers:
+        inventory = self._replace(cluster, store.target, announce)
+        if inventory is None:
             self._watcher.warn(
                 f"cluster {cluster} differs from its record, so its nodes are not made again;"
                 " run `gpuctl up` with its file"

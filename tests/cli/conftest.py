@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import Result
 
 from config.target import Target
 from nodes.inventory import Inventory, save
+from provision.aws.clients import client
 from provision.state.store import ClusterStore
 from tests.provision.test_record import a_record
+from tests.provision.test_sweep import tagged
 
 
 @pytest.fixture(autouse=True)
@@ -37,3 +40,20 @@ def remember(inventory: Inventory, target: Target) -> Inventory:
     known = inventory.model_copy(update={"folder": folder})
     save(known, folder / "inventory.json")
     return known
+
+
+def put_in_aws(target: Target, aws: Target, account: str = "123456789012") -> None:
+    """Have AWS know the cluster that `remember` wrote: it has a VPC."""
+    known = ClusterStore(target).known_record("demo")
+    ClusterStore(target).write(known.model_copy(update={"account": account}))
+    ec2 = client(aws, "ec2")
+    ec2.create_vpc(CidrBlock="10.213.0.0/16", TagSpecifications=tagged("vpc", "demo"))
+
+
+def is_removed(target: Target) -> bool:
+    return ClusterStore(target).record("demo") is None
+
+
+def complaints(done: Result) -> list[str]:
+    """What it prints on stderr, but for the engine that is not installed."""
+    return [line for line in done.stderr.splitlines() if "found by its tags" not in line]

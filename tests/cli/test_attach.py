@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -27,13 +26,9 @@ from cli.output import Output
 from cli.render.detach_hint import show_detached
 from config.errors import InputError, NodeError, RunError
 from config.target import Target
-from engine.contract.codec import from_json, to_json
 from engine.contract.event import Event
-from engine.contract.head_events import RunStarted
-from engine.contract.plan import LaunchPlan
 from engine.contract.worker_events import Output as Printed
 from engine.record.history import History
-from engine.record.result import RunResult
 from engine.session import session
 from engine.session.following import Limits
 from operations.chosen_target import ChosenTarget
@@ -41,14 +36,13 @@ from operations.lost_head import power_off_hint
 from operations.past_run import late_outputs
 from operations.runs import _first_event, follow_journal
 from operations.teardown import ending
-from provision.aws.account import Caller
 from provision.state.store import ClusterStore
-from tests.cli.test_ps import ACCOUNT
+from tests.aws_calls import Answer, ApiCall
+from tests.cli.conftest import is_removed
 from tests.cli.test_run import (
     cluster,  # noqa: F401  fixtures are found by import
-    finished,
     gpuctl_run,  # noqa: F401
-    removed,  # noqa: F401
+    rented,  # noqa: F401
 )
 from tests.engine.conftest import make_inventory, make_plan
 from tests.engine.session.test_session import INVENTORY, LocalConnections, connections  # noqa: F401
@@ -280,7 +274,8 @@ def test_logs_say_what_they_lack_while_a_run_goes_on_and_when_its_head_is_gone(
     cluster: Target,  # noqa: F811
     detached: Callable[..., str],
     connections: LocalConnections,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    aws: Target,
+    answer_calls: Callable[[Answer], None],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     name = detached("echo first; while sleep 0.2; do echo more; done")
@@ -294,9 +289,15 @@ def test_logs_say_what_they_lack_while_a_run_goes_on_and_when_its_head_is_gone(
         f"gpuctl: run {name} is not over, and its newest output may be missing:"
         f" `gpuctl logs {name} -f` fetches it\n"
     )
-    ends = iter(("", "is stopped: by a person"))
-    monkeypatch.setattr("operations.aws_checks.instance_end", lambda *_: next(ends))
-    monkeypatch.setattr("operations.aws_checks.caller", lambda _: Caller(ACCOUNT, "arn"))
+    states = iter(("running", "stopped"))
+
+    def end(call: ApiCall) -> Any:
+        if call.operation != "DescribeInstances":
+            return call.ask()
+        head = {"State": {"Name": next(states)}, "StateReason": {"Message": "by a person"}}
+        return {"Reservations": [{"Instances": [{"InstanceId": "i-1", **head}]}]}
+
+    answer_calls(end)
     connections.cut_after, connections.stays_cut = 0, True
     reason = "node0 was lost: its machine i-1 is stopped: by a person"
     with History(cluster.runs) as history:
@@ -468,115 +469,44 @@ def test_on_interrupt_takes_three_words(gpuctl_run: Call) -> None:  # noqa: F811
 
 
 @pytest.fixture
-def going(cluster: Target, monkeypatch: pytest.MonkeyPatch) -> LaunchPlan:  # noqa: F811
-    """A run with `on_stop: destroy` that ends well; what it does on nodes is tested elsewhere."""
-    plan = make_plan(on_stop="destroy")
-    fields = {name: getattr(plan, name) for name in ("run_id", "name", "cluster", "on_stop")}
-    nodes = [to_json(node) for node in plan.nodes]
-    order = {"startup_order": "any", "stop_criteria": "all-done"}
-    started = from_json(RunStarted, {"time": 1.0, **fields, **order, "nodes": nodes})
-    with History(cluster.runs) as history:
-        history.begin(plan)
-
-    async def find(*_: object) -> RunStarted:
-        return started
-
-    async def follow(*_: object) -> RunResult:
-        return finished(plan)
-
-    monkeypatch.setattr("engine.session.head.find_run", find)
-    monkeypatch.setattr("engine.session.session.attach", follow)
-    return plan
+def going(rented: Target, detached: Callable[..., str]) -> str:  # noqa: F811
+    """A run with `on_stop: destroy` that nobody follows."""
+    return detached("echo here", on_stop="destroy")
 
 
-def test_an_attached_client_removes_the_cluster(
-    going: LaunchPlan,
-    removed: list[str],  # noqa: F811
-) -> None:
-    done = gpuctl("attach", going.run_id)
+def test_an_attached_client_removes_the_cluster(rented: Target, going: str) -> None:  # noqa: F811
+    done = gpuctl("attach", going)
     assert done.exit_code == 0, done.output
-    assert removed == ["demo"]
+    assert is_removed(rented)
     assert "Cluster demo is gone: 1 resources removed" in done.stdout
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("keep", "destroy"), ("destroy", "keep")])
 def test_a_head_does_not_decide_whether_the_cluster_is_removed(
-    cluster: Target,  # noqa: F811
-    going: LaunchPlan,
-    removed: list[str],  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-    ours: Literal["keep", "destroy"],
+    rented: Target,  # noqa: F811
+    detached: Callable[..., str],
+    connections: LocalConnections,  # noqa: F811
+    ours: str,
     theirs: str,
 ) -> None:
     """This machine's history decides: a job is root on the head."""
-    plan = replace(going, run_id="job-0000aa", on_stop=ours)
-    with History(cluster.runs) as history:
-        history.begin(plan)
-    node = {"rank": 0, "name": "node0", "private_ip": "10.0.0.1", "role": "master"}
-    fields = {"run_id": plan.run_id, "name": plan.name, "cluster": "demo", "on_stop": theirs}
-    order = {"startup_order": "any", "stop_criteria": "all-done"}
-    answer = from_json(RunStarted, {"time": 1.0, **fields, **order, "nodes": [node]})
-
-    async def find(*_: object) -> RunStarted:
-        return answer
-
-    async def follow(*_: object) -> RunResult:
-        return finished(plan)
-
-    monkeypatch.setattr("engine.session.head.find_run", find)
-    monkeypatch.setattr("engine.session.session.attach", follow)
-    done = gpuctl("attach", plan.run_id)
+    name = detached("true", on_stop=ours)
+    with (connections.run_folder(name) / "journal.jsonl").open("r+") as journal:
+        first = journal.readline()
+        changed = json.dumps({**json.loads(first), "on_stop": theirs}, separators=(",", ":"))
+        journal.seek(0)
+        journal.write(changed.ljust(len(first) - 1))  # the supervisor appends behind it
+    done = gpuctl("attach", name)
     assert done.exit_code == 0, done.output
-    assert removed == (["demo"] if ours == "destroy" else [])
+    assert is_removed(rented) == (ours == "destroy")
 
 
-def test_of_two_clients_one_removes_the_cluster(
-    cluster: Target,  # noqa: F811
-    going: LaunchPlan,
-    removed: list[str],  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    waits = threading.Event()
-
-    def note(out: Output, text: str) -> None:
-        out.say(text)
-        waits.set()
-
-    monkeypatch.setattr(Output, "note", note)
-    results: list[Result] = []
-    second = threading.Thread(target=lambda: results.append(gpuctl("attach", going.run_id)))
-    with ending(
-        ClusterStore(cluster).inventory("demo"), going.run_id, Output().progress()
-    ):  # the first client
-        second.start()
-        assert waits.wait(60)
-        ClusterStore(cluster).forget("demo")
-    second.join(60)
-    (done,) = results
-    assert done.exit_code == 0, done.output
-    assert done.stdout.splitlines()[:2] == [
-        f"-- another gpuctl ends run {going.run_id}: waiting for it",
-        "-- cluster demo is removed already",
-    ]
-    assert removed == []
-
-
-def test_a_run_that_was_lost_is_no_success(cluster: Target, going: LaunchPlan) -> None:  # noqa: F811
-    with History(cluster.runs) as history:
-        history.mark_lost(going.run_id, "its cluster was removed")
-    assert gpuctl("wait", going.run_id).exit_code == 125
-    folder = cluster.runs / going.run_id
-    folder.mkdir()
-    refused = gpuctl("attach", going.run_id)
-    assert isinstance(refused.exception, InputError)
-    assert "are not kept any more" in str(refused.exception)
-    nodes = [{"rank": 0, "name": "node0", "private_ip": "10.0.0.1", "role": "master"}]
-    started = {
-        **{"kind": "run_started", "time": 1.0, "run_id": going.run_id, "name": "job"},
-        **{"cluster": "demo", "startup_order": "any", "stop_criteria": "all-done"},
-        **{"on_stop": "keep", "nodes": nodes},
-    }
-    (folder / "journal.jsonl").write_text(json.dumps(started) + "\n")
-    lost = gpuctl("attach", going.run_id)
-    assert isinstance(lost.exception, RunError)
-    assert str(lost.exception) == f"run {going.run_id} failed: its cluster was removed"
+def test_of_two_clients_one_removes_the_cluster(rented: Target, going: str) -> None:  # noqa: F811
+    with client("attach", going) as second:
+        with ending(
+            ClusterStore(rented).inventory("demo"), going, Output().progress()
+        ):  # the first client
+            second.read_until(f"-- another gpuctl ends run {going}: waiting for it\n")
+            ClusterStore(rented).forget("demo")
+        assert second.end() == 0, second.text
+    assert "-- cluster demo is removed already\n" in second.text

@@ -26,7 +26,7 @@ from provision.aws.clients import client
 from provision.aws.resources import find_all
 from provision.state.store import ClusterStore
 from provision.up import FleetPlan
-from tests.cli.conftest import remember
+from tests.cli.conftest import complaints, is_removed, put_in_aws, remember
 from tests.engine.session.test_session import (
     INVENTORY,
     LocalConnections,
@@ -34,7 +34,7 @@ from tests.engine.session.test_session import (
     job,
 )
 from tests.nodes.conftest import Site, site  # noqa: F401  a fixture
-from tests.provision.test_ownership import ME, vpc, with_id
+from tests.provision.test_ownership import ME, vpc
 from tests.provision.test_record import a_record
 
 pytestmark = pytest.mark.slow
@@ -75,22 +75,12 @@ def ready(connections: LocalConnections, remembered: Target) -> Target:  # noqa:
 @pytest.fixture
 def rented(ready: Target, aws: Target, without_engine: None) -> Target:
     """The cluster, which AWS knows: its VPC exists."""
-    ClusterStore(ready).write(with_id("aaaa", account="123456789012"))
-    vpc(client(aws, "ec2"), "aaaa", ME)
+    put_in_aws(ready, aws)
     return ready
-
-
-def is_removed(target: Target) -> bool:
-    return ClusterStore(target).record("demo") is None
 
 
 def gpuctl(*arguments: str, answer: str | None = None) -> Result:
     return CliRunner().invoke(app, arguments, input=answer)
-
-
-def complaints(done: Result) -> list[str]:
-    """What it prints on stderr, but for the engine that is not installed."""
-    return [line for line in done.stderr.splitlines() if "found by its tags" not in line]
 
 
 def test_down_names_the_run_that_it_would_end(rented: Target, aws: Target) -> None:
@@ -104,7 +94,7 @@ def test_down_names_the_run_that_it_would_end(rented: Target, aws: Target) -> No
         )
         elsewhere = gpuctl("down", "demo", "--id", "bbbb", "--yes")
         assert (elsewhere.exit_code, complaints(elsewhere)) == (0, [])
-        assert [one.cluster_id for one in find_all(aws, "demo")] == ["aaaa"]
+        assert [one.cluster_id for one in find_all(aws, "demo")] == [""]
         done = gpuctl("down", "demo", "--yes")
         assert done.exit_code == 0, done.output
         assert complaints(done) == [f"gpuctl: warning: {run}; it ends with the cluster"]

@@ -1,8 +1,7 @@
 """`gpuctl run` from the file to the end of the job: agents are real, nodes are this machine."""
 
-import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from typer.testing import CliRunner, Result
 
 from cli.main import app
@@ -21,11 +21,9 @@ from engine.record.history import History
 from engine.record.metrics_record import recorded_samples
 from engine.record.result import RunResult
 from engine.record.run_errors import RunGoesOn, RunLost
-from engine.session.cluster_runs import Holder
-from operations.chosen_target import ChosenTarget
-from provision.aws.account import Caller
-from provision.down import Teardown
-from tests.cli.conftest import remember
+from provision.aws.resources import find_all
+from tests.aws_calls import Answer, ApiCall
+from tests.cli.conftest import is_removed, put_in_aws, remember
 from tests.cli.test_ps import earlier
 from tests.engine.conftest import make_inventory
 from tests.engine.session.test_session import (
@@ -213,22 +211,16 @@ DESTROYED = "type: task\nname: job\nnodes: 2\ncommands: [echo runs]\n"
 
 
 @pytest.fixture
-def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The clusters that a command removed; its run's supervisor was told that somebody is there."""
-    names: list[str] = []
-
-    def remove(here: ChosenTarget, cluster: str, *, watcher: object) -> Teardown:
-        names.append(cluster)
-        return Teardown(cluster, ("VPC vpc-1",), 60.0, 1.5)
-
-    monkeypatch.setattr("operations.release.remove", remove)
-    monkeypatch.setattr(
-        "engine.session.head_locks.prevent_power_off", lambda *_: contextlib.nullcontext()
-    )
-    monkeypatch.setattr("engine.session.head_locks.hold", lambda *_: contextlib.nullcontext("held"))
-    ours = Caller("123456789012", "arn:aws:iam::123456789012:user/ann")
-    monkeypatch.setattr("operations.aws_checks.caller", lambda _: ours)
-    return names
+def rented(
+    cluster: Target,
+    aws: Target,
+    without_engine: None,
+    connections: LocalConnections,  # noqa: F811
+) -> Iterator[Target]:
+    """The cluster, which AWS knows; its nodes end with it."""
+    put_in_aws(cluster, aws)
+    yield cluster
+    connections.end()
 
 
 def finished(plan: LaunchPlan) -> RunResult:
@@ -256,52 +248,17 @@ def running(monkeypatch: pytest.MonkeyPatch, end: Callable[[LaunchPlan], RunResu
 
 
 def test_the_cluster_goes_before_the_result_is_printed(
-    cluster: Target,
-    gpuctl_run: Callable[..., Result],
-    removed: list[str],
-    monkeypatch: pytest.MonkeyPatch,
+    rented: Target, aws: Target, gpuctl_run: Callable[..., Result]
 ) -> None:
-    running(monkeypatch, finished)
-    seen: list[list[str]] = []
-    monkeypatch.setattr("cli.render.run.RunView.end", lambda *_: seen.append(list(removed)))
-    assert gpuctl_run(DESTROYED, "--on-stop", "destroy").exit_code == 0
-    assert seen == [["demo"]]
-
-
-@pytest.mark.parametrize(
-    ("answer", "printed"),
-    [
-        (
-            "taken",
-            "-- another gpuctl removes cluster demo: `gpuctl down demo` removes this machine's"
-            " record of it",
-        ),
-        ("busy", "cluster demo is not destroyed: run other-000002 has been on cluster demo"),
-    ],
-)
-def test_a_cluster_that_another_client_removes_or_other_runs_use_is_left_to_them(
-    cluster: Target,
-    gpuctl_run: Callable[..., Result],
-    removed: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    answer: str,
-    printed: str,
-) -> None:
-    other = Holder(run_id="other-000002", state="waiting", nodes=("node0",))
-    monkeypatch.setattr("operations.cluster_occupancy.find_runs", lambda *_: (other,))
-    running(monkeypatch, finished)
-    monkeypatch.setattr("engine.session.head_locks.hold", lambda *_: contextlib.nullcontext(answer))
     done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
-    assert done.exit_code == 0
-    assert printed in done.output
-    assert removed == []
+    assert done.exit_code == 0, done.output
+    assert (find_all(aws, "demo"), is_removed(rented)) == ([], True)
+    gone, verdict = (done.stdout.index(text) for text in ("VPC vpc-", "\nRun job-"))
+    assert gone < verdict
 
 
 def test_a_run_that_goes_on_keeps_its_cluster(
-    cluster: Target,
-    gpuctl_run: Callable[..., Result],
-    removed: list[str],
-    monkeypatch: pytest.MonkeyPatch,
+    rented: Target, gpuctl_run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def go_on(plan: LaunchPlan) -> RunResult:
         raise RunGoesOn(plan, "nobody reads its output")
@@ -309,14 +266,11 @@ def test_a_run_that_goes_on_keeps_its_cluster(
     running(monkeypatch, go_on)
     done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
     assert isinstance(done.exception, RunGoesOn)
-    assert removed == []
+    assert not is_removed(rented)
 
 
 def test_a_run_that_is_lost_does_not(
-    cluster: Target,
-    gpuctl_run: Callable[..., Result],
-    removed: list[str],
-    monkeypatch: pytest.MonkeyPatch,
+    rented: Target, gpuctl_run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lose(plan: LaunchPlan) -> RunResult:
         raise RunLost("node0 was lost", "")
@@ -324,14 +278,11 @@ def test_a_run_that_is_lost_does_not(
     running(monkeypatch, lose)
     done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
     assert isinstance(done.exception, RunLost)
-    assert removed == ["demo"]
+    assert is_removed(rented)
 
 
 def test_a_run_that_may_have_left_its_results_in_shared_storage_keeps_it(
-    cluster: Target,
-    gpuctl_run: Callable[..., Result],
-    removed: list[str],
-    monkeypatch: pytest.MonkeyPatch,
+    rented: Target, gpuctl_run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lose(plan: LaunchPlan) -> RunResult:
         error = RunLost("node0 was lost", "")
@@ -341,7 +292,7 @@ def test_a_run_that_may_have_left_its_results_in_shared_storage_keeps_it(
     running(monkeypatch, lose)
     done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
     assert isinstance(done.exception, RunLost)
-    assert removed == []
+    assert not is_removed(rented)
     assert (
         "-- cluster demo is not removed: its nodes have ended, and"
         " /shared/gpuctl/saved/job-000001 may have what the run left\n"
@@ -349,36 +300,29 @@ def test_a_run_that_may_have_left_its_results_in_shared_storage_keeps_it(
 
 
 def test_a_removal_that_fails_is_told_behind_the_result(
-    cluster: Target,
-    gpuctl_run: Callable[..., Result],
-    removed: list[str],
-    monkeypatch: pytest.MonkeyPatch,
+    rented: Target, gpuctl_run: Callable[..., Result], answer_calls: Callable[[Answer], None]
 ) -> None:
-    def fail(*_: object, **__: object) -> Teardown:
-        raise CloudError("AWS still has VPC vpc-1", "repeat `gpuctl down demo` later")
+    def refuse(call: ApiCall) -> Any:
+        if call.operation == "DeleteVpc":
+            raise ClientError({"Error": {"Code": "UnauthorizedOperation"}}, call.operation)
+        return call.ask()
 
-    running(monkeypatch, finished)
-    monkeypatch.setattr("operations.release.remove", fail)
+    answer_calls(refuse)
     done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
     assert "Run job-" in done.stdout.splitlines()[-1]
     assert isinstance(done.exception, CloudError)
-    assert str(done.exception) == (
-        "AWS still has VPC vpc-1; repeat `gpuctl down demo` later; its nodes power off by"
-        " themselves within 3 minutes, other resources bill on"
+    assert str(done.exception).endswith(
+        "; its nodes power off by themselves within 3 minutes, other resources bill on"
     )
 
 
 def test_whose_credentials_could_not_remove_the_cluster_runs_nothing(
-    cluster: Target,
-    gpuctl_run: Callable[..., Result],
-    removed: list[str],
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: Target, aws: Target, gpuctl_run: Callable[..., Result]
 ) -> None:
-    theirs = Caller("999999999999", "arn:aws:iam::999999999999:user/ben")
-    monkeypatch.setattr("operations.aws_checks.caller", lambda _: theirs)
+    put_in_aws(cluster, aws, account="999999999999")
     done = gpuctl_run(DESTROYED, "--on-stop", "destroy")
     assert isinstance(done.exception, InputError)
-    assert str(done.exception).startswith("cluster 'demo' is in AWS account 123456789012, these")
+    assert str(done.exception).startswith("cluster 'demo' is in AWS account 999999999999, these")
     assert runs(cluster) == 0
 
 

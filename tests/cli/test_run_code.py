@@ -13,11 +13,12 @@ from engine.contract.plan import LaunchPlan
 from engine.record.result import RunResult
 from engine.record.run_errors import RunLost
 from engine.session.outputs import Fetched
+from tests.cli.conftest import complaints, is_removed
 from tests.cli.test_run import (
     cluster,  # noqa: F401  fixtures are found by import
     finished,
     gpuctl_run,  # noqa: F401
-    removed,  # noqa: F401
+    rented,  # noqa: F401
     running,
     runs,
 )
@@ -127,12 +128,12 @@ def test_a_dry_run_lists_what_would_travel(
 
 
 @pytest.fixture
-def order(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> list[str]:  # noqa: F811
+def order(cluster: Target, monkeypatch: pytest.MonkeyPatch) -> list[str]:  # noqa: F811
     """What happened with outputs and cluster, in order."""
     seen: list[str] = []
 
     async def fetch(plan: LaunchPlan, inventory: object, folder: Path, report: object) -> Fetched:
-        seen.append("fetched" if not removed else "too late")
+        seen.append("too late" if is_removed(cluster) else "fetched")
         return Fetched(folder, 3, 5 << 20, ("node1: no space",))
 
     monkeypatch.setattr("operations.source_transfer.fetch_outputs", fetch)
@@ -140,9 +141,8 @@ def order(monkeypatch: pytest.MonkeyPatch, removed: list[str]) -> list[str]:  # 
 
 
 def test_outputs_come_back_before_the_cluster_goes(
-    cluster: Target,  # noqa: F811
+    rented: Target,  # noqa: F811
     gpuctl_run: Call,  # noqa: F811
-    removed: list[str],  # noqa: F811
     order: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -150,10 +150,10 @@ def test_outputs_come_back_before_the_cluster_goes(
     running(monkeypatch, finished)
     done = gpuctl_run(WITH_OUTPUTS, "--on-stop", "destroy")
     assert done.exit_code == 0, done.output
-    assert (order, removed) == (["fetched"], ["demo"])
+    assert (order, is_removed(rented)) == (["fetched"], True)
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("-- outputs")]
     assert line.startswith(f"-- outputs: 3 files, 5.0 MiB in {tmp_path}/outputs/job-")
-    assert done.stderr == "gpuctl: warning: outputs did not come back: node1: no space\n"
+    assert complaints(done) == ["gpuctl: warning: outputs did not come back: node1: no space"]
 
 
 def test_each_run_has_a_folder_for_outputs_next_to_its_file_or_where_the_option_says(
@@ -201,9 +201,8 @@ def test_outputs_have_a_folder_that_can_be_written_before_the_run_starts(
 
 
 def test_outputs_of_a_lost_run_come_back_too(
-    cluster: Target,  # noqa: F811
+    rented: Target,  # noqa: F811
     gpuctl_run: Call,  # noqa: F811
-    removed: list[str],  # noqa: F811
     order: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -213,7 +212,7 @@ def test_outputs_of_a_lost_run_come_back_too(
     running(monkeypatch, lose)
     done = gpuctl_run(WITH_OUTPUTS, "--on-stop", "destroy")
     assert isinstance(done.exception, RunLost)
-    assert (order, removed) == (["fetched"], ["demo"])
+    assert (order, is_removed(rented)) == (["fetched"], True)
 
 
 @pytest.mark.parametrize(
@@ -225,9 +224,8 @@ def test_outputs_of_a_lost_run_come_back_too(
     ],
 )
 def test_outputs_that_do_not_come_back_keep_no_cluster(
-    cluster: Target,  # noqa: F811
+    rented: Target,  # noqa: F811
     gpuctl_run: Call,  # noqa: F811
-    removed: list[str],  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
     error: BaseException,
     why: str,
@@ -239,5 +237,5 @@ def test_outputs_that_do_not_come_back_keep_no_cluster(
     monkeypatch.setattr("operations.source_transfer.fetch_outputs", fail)
     done = gpuctl_run(WITH_OUTPUTS, "--on-stop", "destroy")
     assert done.exit_code == 0, done.output
-    assert removed == ["demo"]
-    assert done.stderr == f"gpuctl: warning: outputs did not come back: {why}\n"
+    assert is_removed(rented)
+    assert complaints(done) == [f"gpuctl: warning: outputs did not come back: {why}"]

@@ -9,6 +9,7 @@ import io
 import json
 import sys
 import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -18,15 +19,18 @@ from cli.main import app
 from cli.output import Output
 from config.errors import InputError
 from config.target import Target
-from engine.contract.plan import LaunchPlan
 from engine.record.history import History, RunRecord
 from operations.chosen_target import ChosenTarget
 from operations.shared_runs import share_ended_run
 from provision.state.store import ClusterStore
-from tests.cli.conftest import remembered as remembered  # noqa: PLC0414
-from tests.cli.test_attach import going as going  # noqa: PLC0414  fixtures
+from tests.cli.conftest import healthy as healthy  # noqa: PLC0414
+from tests.cli.conftest import is_removed
+from tests.cli.conftest import remembered as remembered  # noqa: PLC0414  fixtures
+from tests.cli.test_attach import detached as detached  # noqa: PLC0414
+from tests.cli.test_attach import going as going  # noqa: PLC0414
 from tests.cli.test_run import cluster as cluster  # noqa: PLC0414
-from tests.cli.test_run import removed as removed  # noqa: PLC0414
+from tests.cli.test_run import gpuctl_run as gpuctl_run  # noqa: PLC0414
+from tests.cli.test_run import rented as rented  # noqa: PLC0414
 from tests.cli.test_shared_journals import RUN, Team, done, finish, follow
 from tests.engine.conftest import make_inventory
 from tests.engine.session.test_session import connections as connections  # noqa: PLC0414
@@ -316,10 +320,11 @@ def test_a_record_of_this_machine_that_is_none_is_one_line(ended: Team) -> None:
     )
 
 
+@dataclass(frozen=True)
 class Unusable(ChosenTarget):
     """A member whose bucket does what no bucket should."""
 
-    error: BaseException = RuntimeError("no such thing")
+    error: BaseException = field(default_factory=lambda: RuntimeError("no such thing"))
 
     def remembered(self) -> Target:
         raise self.error
@@ -336,30 +341,30 @@ def test_whatever_fails_while_a_run_is_shared_is_a_warning(
 
 
 def test_ctrl_c_while_a_run_is_shared_changes_nothing(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(Unusable, "error", KeyboardInterrupt())
-    share_ended_run(Unusable(backend="s3://team"), watcher=Output().progress())
+    interrupted = Unusable(backend="s3://team", error=KeyboardInterrupt())
+    share_ended_run(interrupted, watcher=Output().progress())
     assert capsys.readouterr().err == (
         "gpuctl: warning: the run is not shared yet: interrupted; the next `gpuctl ps` shares it\n"
     )
 
 
 def test_a_run_ends_with_its_code_and_removes_its_cluster_whatever_the_bucket_has(
-    going: LaunchPlan,
-    removed: list[str],
+    going: str,
+    rented: Target,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shared: list[list[str]] = []
+    shared: list[bool] = []
 
     def share(*_: object) -> None:
-        shared.append(list(removed))
+        shared.append(is_removed(rented))
         raise RuntimeError("no such thing")
 
     monkeypatch.setattr("operations.shared_runs.share_runs", share)
-    done = CliRunner().invoke(app, ["attach", going.run_id])
+    done = CliRunner().invoke(app, ["attach", going])
     assert done.exit_code == 0
-    assert (removed, shared) == (["demo"], [["demo"]]), "the cluster is removed before"
+    assert shared == [True], "the cluster is removed before"
     assert "gpuctl: warning: the run is not shared yet: RuntimeError" in done.stderr
 
 
@@ -378,8 +383,8 @@ def test_a_slow_bucket_is_one_warning_after_its_bound(
 
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_a_runs_result_is_printed_before_the_bucket_is_asked(
-    going: LaunchPlan,
-    removed: list[str],
+    going: str,
+    rented: Target,
     monkeypatch: pytest.MonkeyPatch,
     more: tuple[str, ...],
 ) -> None:
@@ -391,8 +396,8 @@ def test_a_runs_result_is_printed_before_the_bucket_is_asked(
         printed.append(stream.getvalue().decode())
 
     monkeypatch.setattr("operations.shared_runs.share_runs", share)
-    done = CliRunner().invoke(app, ["attach", going.run_id, *more])
-    assert (done.exit_code, removed) == (0, ["demo"])
+    done = CliRunner().invoke(app, ["attach", going, *more])
+    assert (done.exit_code, is_removed(rented)) == (0, True)
     assert printed == [done.stdout], "nothing is printed after it"
     assert ("Cluster demo is gone" in done.stdout) is not bool(more)
 

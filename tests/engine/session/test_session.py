@@ -4,11 +4,12 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,7 +46,14 @@ from nodes.answers import Completed
 from nodes.conversation import Conversation
 from nodes.inventory import Inventory, Node
 from tests.connections import Connect, WithoutSsh
-from tests.engine.conftest import TOOLS, end_jobs, make_inventory, make_run, unpacked_agent
+from tests.engine.conftest import (
+    TOOLS,
+    command_lines,
+    end_jobs,
+    make_inventory,
+    make_run,
+    unpacked_agent,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +79,14 @@ class LocalConnections(WithoutSsh):
 
     def run_folder(self, run_id: str) -> Path:
         return Path(self.here(run_folder(run_id)))
+
+    def end(self) -> None:
+        """End the agents and their queue, as the nodes end with their cluster."""
+        for pid, line in command_lines():
+            if os.fsencode(self.root) in line:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        (self.root / "runs" / "queue").unlink(missing_ok=True)
 
     async def run(
         self,
