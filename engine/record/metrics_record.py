@@ -8,6 +8,8 @@ import os
 import shlex
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,6 +85,12 @@ def parse_samples(lines: Iterable[str | bytes]) -> Iterator[Sample]:
             yield Sample.model_validate_json(line)
         except ValidationError:  # the disk was full, or a supervisor was killed
             continue
+
+
+def by_rank(samples: Iterable[Sample]) -> dict[int, list[Sample]]:
+    """Return the samples of each node, in the order of ranks and of times."""
+    ordered = sorted(samples, key=attrgetter("rank", "time"))
+    return {rank: list(own) for rank, own in groupby(ordered, attrgetter("rank"))}
 
 
 LARGEST = 512 << 20

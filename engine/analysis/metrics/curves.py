@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from config.models import Value
 from engine.analysis.metrics.usage import rate
-from engine.record.metrics_record import Sample
+from engine.record.metrics_record import Sample, by_rank
 
 POINTS = 200
 """The most points of a curve."""
@@ -36,15 +36,11 @@ class CourseOfRun(Value):
 
 def course(samples: Iterable[Sample]) -> CourseOfRun:
     """Return the curves of a run."""
-    by_rank: dict[int, list[Sample]] = {}
-    for sample in samples:
-        by_rank.setdefault(sample.rank, []).append(sample)
-    for own in by_rank.values():
-        own.sort(key=lambda each: each.time)
+    nodes = by_rank(samples).values()
     curves = [
         Curve(title=title, unit=unit, points=points)
         for title, unit, values in _CURVES
-        if (points := _points([values(own) for own in by_rank.values()]))
+        if (points := _points([values(own) for own in nodes]))
     ]
     return CourseOfRun(curves=tuple(curves))
 

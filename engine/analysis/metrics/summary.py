@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from config.models import Value
 from engine.agent.metrics.idle_gpus import IDLE_S, MOST_PERCENT
-from engine.record.metrics_record import GpuReading, Sample
+from engine.record.metrics_record import GpuReading, Sample, by_rank
 
 T = TypeVar("T", int, float)
 _GAP_S = 180.0
@@ -56,12 +56,7 @@ class NodeSummary(Value):
 
 def summaries(samples: Iterable[Sample]) -> tuple[NodeSummary, ...]:
     """Return a summary of each node that has samples, in the order of ranks."""
-    of: dict[int, list[Sample]] = {}
-    for sample in samples:
-        of.setdefault(sample.rank, []).append(sample)
-    for own in of.values():
-        own.sort(key=lambda each: each.time)
-    return tuple(_node(rank, of[rank]) for rank in sorted(of))
+    return tuple(_node(rank, own) for rank, own in by_rank(samples).items())
 
 
 def _node(rank: int, samples: Sequence[Sample]) -> NodeSummary:
