@@ -44,20 +44,6 @@ class CommandFailed(NodeError):
         self.reason = reason
 
 
-def broker_lost(cluster: str, folder: object) -> Unreachable:
-    """Return the error for a command whose broker ended before it answered."""
-    return Unreachable(
-        f"the broker of ssh connections to {cluster} ended", f"try again; see {folder}/broker.log"
-    )
-
-
-def no_broker(folder: object, error: OSError) -> NodeError:
-    """Return the error for a command whose broker cannot be started."""
-    return NodeError(
-        f"no ssh connection can be kept in {folder}: {error}", "see whether you may write there"
-    )
-
-
 def parse_answer(answer: dict[str, Any]) -> Completed | GpuctlError:
     """Return the broker's answer for one node."""
     return error_of(answer) or Completed(**answer)

@@ -1,16 +1,16 @@
 """Connect to a cluster's broker (`nodes.broker`), which keeps ssh connections to its nodes.
 
-A broker is started if none answers. This module imports little on purpose: a command that finds a
-broker needs neither asyncssh nor asyncio nor pydantic.
+A broker is started if none answers.
 """
 
 import contextlib
 import json
 import os
 import socket
+import subprocess
 import sys
 import zlib
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from config.file_locks import wait_for_lock
@@ -31,10 +31,6 @@ _FILES = ("known_hosts", "id_ed25519")
 Message = dict[str, Any]
 
 
-class BrokerLost(Exception):
-    """The error that the broker ended before it answered."""
-
-
 def stamp(folder: str, inventory: Message) -> str:
     """Return a text that changes with the nodes, the pinned host keys or the client's key.
 
@@ -48,7 +44,7 @@ def stamp(folder: str, inventory: Message) -> str:
         parts.append(zlib.crc32(repr(account).encode()))
     for name in _FILES:
         try:
-            status = os.stat(f"{folder}/{name}")  # noqa: PTH116  pathlib costs a third of the start
+            status = Path(folder, name).stat()
             parts += [status.st_ino, status.st_mtime_ns]
         except OSError:
             parts += [0, 0]
@@ -64,10 +60,10 @@ def dial(folder: str, inventory: Message, idle_s: float = IDLE_S) -> socket.sock
 
     Raises OSError if no broker can be started.
     """
-    connection = find(folder, inventory)
+    mark = stamp(folder, inventory)
+    connection = _dial(folder, mark)
     if connection is not None:
         return connection
-    mark = stamp(folder, inventory)
     descriptor = os.open(f"{folder}/{LOCK}", os.O_RDWR | os.O_CREAT, 0o600)
     with os.fdopen(descriptor) as lock:
         wait_for_lock(lock)  # one starts a broker, others find it
@@ -80,11 +76,6 @@ def dial(folder: str, inventory: Message, idle_s: float = IDLE_S) -> socket.sock
     return connection
 
 
-def find(folder: str, inventory: Message) -> socket.socket | None:
-    """Return a connection to the cluster's broker; None if no broker has these nodes and keys."""
-    return _dial(folder, stamp(folder, inventory))
-
-
 def end(folder: str) -> None:
     """End the broker of the cluster with this folder; it answers its requests under way first."""
     connection = _open(folder)
@@ -93,22 +84,6 @@ def end(folder: str) -> None:
             connection.sendall(b"end\n")  # a wrong stamp ends a broker
             connection.settimeout(_HELLO_S)
             connection.recv(1)
-
-
-def request(connection: socket.socket, message: Message, data: bytes = b"") -> None:
-    """Send one request."""
-    connection.sendall(json.dumps({**message, "size": len(data)}).encode() + b"\n" + data)
-
-
-def run_on(connection: socket.socket, nodes: Sequence[str], command: str) -> Message:
-    """Run the command on these nodes; return the broker's answer: one for each node's name."""
-    request(connection, {"do": "run", "nodes": [*nodes], "command": command, "timeout": None})
-    with connection, connection.makefile("rb") as reader:
-        line = reader.readline()
-    if not line:
-        raise BrokerLost
-    answer: Message = json.loads(line)
-    return answer
 
 
 def _dial(folder: str, mark: str) -> socket.socket | None:
@@ -149,8 +124,6 @@ def _open(folder: str) -> socket.socket | None:
 
 
 def _start(folder: str, handed: Message) -> None:
-    import subprocess  # noqa: PLC0415  only for a new broker
-
     descriptor = os.open(f"{folder}/{LOG}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         subprocess.run(
@@ -158,7 +131,7 @@ def _start(folder: str, handed: Message) -> None:
             input=json.dumps(handed).encode(),
             stdout=subprocess.DEVNULL,
             stderr=descriptor,
-            cwd=os.path.dirname(os.path.dirname(os.path.abspath(__file__))),  # noqa: PTH100, PTH120
+            cwd=Path(__file__).absolute().parents[1],
             check=False,
         )
     finally:

@@ -3,13 +3,13 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from typing import Any
 
-from config.errors import GpuctlError
+from config.errors import GpuctlError, NodeError
 from nodes import dial
-from nodes.answers import Completed, Unreachable, broker_lost, error_of, no_broker, parse_answer
+from nodes.answers import Completed, Unreachable, error_of, parse_answer
 from nodes.conversation import Conversation, Converser
 from nodes.frames import FRAME, Disconnected, FrameReader, FrameWriter
 from nodes.inventory import Inventory, Node
@@ -34,12 +34,31 @@ class KeptConnections(Converser):
         `command` goes to the login shell of the node's user; `stdin` is all of its input. Raises
         NodeError when the node cannot be reached or `timeout` seconds passed.
         """
-        request = {"do": "run", "nodes": [node.name], "command": command, "timeout": timeout}
-        answers = await self._ask(request, (stdin or "").encode())
-        completed = parse_answer(answers[node.name])
+        answers = await self.run_on([node], command, stdin=stdin, timeout=timeout)
+        completed = answers[node.name]
         if isinstance(completed, GpuctlError):
             raise completed
         return completed
+
+    async def run_on(
+        self,
+        nodes: Sequence[Node],
+        command: str,
+        *,
+        stdin: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[str, Completed | GpuctlError]:
+        """Run the command on these nodes at once, as `run` does; return all answers by node name.
+
+        Raises NodeError if no node could be asked.
+        """
+        data, names = (stdin or "").encode(), [node.name for node in nodes]
+        request = {"do": "run", "nodes": names, "command": command, "timeout": timeout}
+        reader, writer = await _dial(self._inventory)
+        with closing(writer):
+            writer.write(json.dumps({**request, "size": len(data)}).encode() + b"\n" + data)
+            answers = await self._answer(reader)
+        return {name: parse_answer(answers[name]) for name in names}
 
     @asynccontextmanager
     async def converse(self, node: Node, command: str) -> AsyncIterator[Conversation]:
@@ -59,13 +78,6 @@ class KeptConnections(Converser):
                 raise self._lost() from error
             await self._answer(reader)
 
-    async def _ask(self, request: dict[str, Any], data: bytes = b"") -> dict[str, Any]:
-        """Return the broker's answer to a request with `data` as the command's input."""
-        reader, writer = await _dial(self._inventory)
-        with closing(writer):
-            writer.write(json.dumps({**request, "size": len(data)}).encode() + b"\n" + data)
-            return await self._answer(reader)
-
     async def _answer(self, reader: asyncio.StreamReader) -> dict[str, Any]:
         """Read the line that ends an exchange; raise the error that it contains."""
         try:
@@ -78,7 +90,11 @@ class KeptConnections(Converser):
         return answer
 
     def _lost(self) -> Unreachable:
-        return broker_lost(self._inventory.cluster, self._inventory.folder)
+        cluster, folder = self._inventory.cluster, self._inventory.folder
+        return Unreachable(
+            f"the broker of ssh connections to {cluster} ended",
+            f"try again; see {folder}/broker.log",
+        )
 
 
 @asynccontextmanager
@@ -102,7 +118,9 @@ async def _dial(inventory: Inventory) -> tuple[asyncio.StreamReader, asyncio.Str
         dialing.add_done_callback(_close)
         raise
     except OSError as error:
-        raise no_broker(folder, error) from error
+        raise NodeError(
+            f"no ssh connection can be kept in {folder}: {error}", "see whether you may write there"
+        ) from error
     return await asyncio.open_unix_connection(sock=connection, limit=dial.LIMIT)
 
 

@@ -1,11 +1,12 @@
 """Commands of a person on all nodes of a cluster."""
 
+import asyncio
 from collections.abc import Mapping
 
 from config.errors import GpuctlError, InputError
-from nodes import dial
-from nodes.answers import Completed, broker_lost, error_of, no_broker, parse_answer
+from nodes.answers import Completed
 from nodes.inventory import ALL_NODES, named_nodes
+from nodes.kept_connections import KeptConnections
 from operations import login
 from operations.chosen_target import ChosenTarget
 
@@ -21,18 +22,7 @@ def run_on_nodes(
     NodeError if no node could be asked, InputError for an unknown cluster or node.
     """
     inventory = chosen.cluster_store(cluster).inventory(cluster)
-    nodes = named_nodes(inventory, names)
-    folder = str(inventory.folder)
-    try:
-        connection = dial.dial(folder, inventory.model_dump(mode="json"))
-        answers = dial.run_on(connection, [node.name for node in nodes], line)
-    except dial.BrokerLost:
-        raise broker_lost(cluster, folder) from None
-    except OSError as error:
-        raise no_broker(folder, error) from error
-    if failure := error_of(answers):
-        raise failure
-    return {node.name: parse_answer(answers[node.name]) for node in nodes}
+    return asyncio.run(KeptConnections(inventory).run_on(named_nodes(inventory, names), line))
 
 
 def terminal_command(chosen: ChosenTarget, cluster: str, line: str, names: str) -> list[str]:

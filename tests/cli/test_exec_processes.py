@@ -125,7 +125,7 @@ def test_only_what_exec_uses_is_imported(cluster: Site, tmp_path: Path) -> None:
     code, imported = modules(tmp_path, "exec", "demo", "--", "true")
     assert code == 0
     heavy = {
-        "asyncio", "asyncssh", "boto3", "pulumi", "rich", "yaml", "engine", "infra",
+        "asyncssh", "boto3", "pulumi", "rich", "yaml", "engine", "infra",
     }  # fmt: skip
     assert imported & heavy == set()
 

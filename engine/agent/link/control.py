@@ -13,19 +13,13 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engine.agent.journal.journal_file import JOURNAL, JournalReader, kind_of
 from engine.agent.journal.run_folders import READ, mark_used
 from engine.agent.journal.run_secrets_file import LOST_SUPERVISOR_S, boot_id, may_come_back
 from engine.contract.event import to_line
 
-if TYPE_CHECKING:
-    pass
-
-Answers = dict[str, Callable[[str], None]]
 SOCKET = "supervisor.sock"
 CALL_S = 20.0
 """Seconds to wait for a supervisor that was killed: it is back within 10 s."""
