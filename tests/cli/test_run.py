@@ -1,11 +1,10 @@
 """`gpuctl run` from the file to the end of the job: agents are real, nodes are this machine."""
 
+import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from cli.main import app
 from config.errors import CloudError, InputError, InvalidFiles
 from config.target import Target
 from engine.contract.plan import LaunchPlan
-from engine.plan import launch_plan as planning
 from engine.record.history import History
 from engine.record.metrics_record import recorded_samples
 from engine.record.result import RunResult
@@ -31,6 +29,7 @@ from tests.engine.session.test_session import (
     connections,  # noqa: F401  a fixture
     on_this_machine,
 )
+from tests.small_disks import small_disk
 
 pytestmark = pytest.mark.slow
 
@@ -178,16 +177,16 @@ def test_a_dry_run_shows_the_secrets_name_and_looks_nothing_up(
 
 
 def test_warnings_of_the_plan_are_on_stderr(
-    cluster: Target, gpuctl_run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+    cluster: Target, gpuctl_run: Callable[..., Result]
 ) -> None:
-    plan = planning.launch_plan
-
-    def with_warning(*arguments: Any) -> LaunchPlan:
-        return replace(plan(*arguments), warnings=("NCCL_X does harm", "so does Y"))
-
-    monkeypatch.setattr(planning, "launch_plan", with_warning)
-    done = gpuctl_run("type: task\nname: job\ncommands: [x]\n", "--dry-run", "--json")
-    assert done.stderr == "gpuctl: warning: NCCL_X does harm\ngpuctl: warning: so does Y\n"
+    settings = "network: efa\nenv: {NCCL_NET: Socket, NCCL_P2P_DISABLE: '1'}\n"
+    text = f"type: task\nname: job\ncommands: [x]\n{settings}"
+    assert gpuctl_run(text, "--dry-run", "--json").stderr == (
+        "gpuctl: warning: env NCCL_P2P_DISABLE disables NVLink between the GPUs of a node; leave it"
+        " out\n"
+        "gpuctl: warning: env NCCL_NET makes NCCL use sockets; leave it out, or set"
+        " `network: tcp`\n"
+    )
 
 
 def test_the_jobs_exit_code_is_the_commands(
@@ -339,15 +338,13 @@ def test_logs_of_old_runs_go_when_a_new_one_begins(
     assert runs(cluster) == 2
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a disk: root")
 def test_logs_that_cannot_be_removed_fail_no_run(
     cluster: Target, gpuctl_run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("engine.record.journal_copy.shutil", SimpleNamespace(rmtree=refuse))
     monkeypatch.setenv("MY_TOKEN", "hunter2-hunter2")
     old = cluster.runs / earlier(cluster, "old", 31)
-    done = gpuctl_run(SECRET)
+    with small_disk(old / "busy", "1m"):
+        done = gpuctl_run(SECRET)
     assert done.exit_code == 0, done.output
-    assert f"gpuctl: warning: {old} cannot be removed: Permission denied; make the" in done.stderr
+    assert f"gpuctl: warning: {old} cannot be removed: Device or resource busy; " in done.stderr
