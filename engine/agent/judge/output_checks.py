@@ -110,7 +110,7 @@ class Judge:
             self.clues.skip(rank, 1)
             return []
         self.clues.feed(rank, line)
-        heard = _of_network(self._proof.feed(rank, stream, line))
+        heard = _of_network(self._proof.feed(rank, line))
         heard += self._of_numbers(self._numbers.feed(rank, stream, line, time))
         heard += self._of_gates(self._numbers.gates.new_verdicts())
         if PIPE in line:

@@ -175,7 +175,7 @@ class Proof:
         self._tested_ranks = 0
         self._one_host_reported = False
 
-    def feed(self, rank: int, stream: str, text: str) -> list[Finding]:
+    def feed(self, rank: int, text: str) -> list[Finding]:
         """Return new findings from the line, which node `rank` printed; mostly none.
 
         The line may be about another node: mpirun prints the output of all nodes on one. NCCL

@@ -204,8 +204,8 @@ def _fits(need: Need, free: Free) -> bool:
     return need.cpus <= free.cpus and need.gpus <= len(free.gpus)
 
 
-def gpus_of_task(options: Options, gpus: tuple[int, ...], local: int, count: int) -> list[int]:
-    """Return the GPUs that a task of `count` on its node sees."""
+def gpus_of_task(options: Options, gpus: tuple[int, ...], local: int) -> list[int]:
+    """Return the GPUs that the task with this number on its node sees."""
     if options.has("gpus-per-task"):
         each = gpu_count(options.text("gpus-per-task"))
         return list(gpus[local * each : (local + 1) * each])

@@ -227,7 +227,7 @@ class Step:
         for local, number in enumerate(tasks[place]):
             variables = {**shared, "SLURM_PROCID": str(number), "SLURM_LOCALID": str(local)}
             if self._job.gpus:
-                visible = gpus_of_task(self._options, gpus, local, len(tasks[place]))
+                visible = gpus_of_task(self._options, gpus, local)
                 listed = ",".join(map(str, visible))
                 variables["SLURM_GPUS_ON_NODE"] = str(len(gpus))
                 if self._restricts_gpus(visible):

@@ -74,7 +74,7 @@ def verdict_lines(bisect: Bisect) -> list[str]:
     return [
         bisect.verdict,
         *(f"also {describe(suspect, bisect.nodes)}" for suspect in bisect.suspects[1:]),
-        ring_line(bisect.nodes, bisect.suspects, bisect.measured),
+        ring_line(bisect.nodes, bisect.measured),
     ]
 
 
@@ -112,9 +112,7 @@ def describe(suspect: Suspect, names: Sequence[str]) -> str:
     return f"{names[suspect.nodes[0]]}: {percent} the median of {len(names)} {words} ({speeds})"
 
 
-def ring_line(
-    names: Sequence[str], slow: Sequence[Suspect], measured: Sequence[Measurement]
-) -> str:
+def ring_line(names: Sequence[str], measured: Sequence[Measurement]) -> str:
     """Return the speed of the ring of all nodes, and of the one without the suspect's last node."""
     rings = best(
         measurement

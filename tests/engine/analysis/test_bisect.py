@@ -110,7 +110,7 @@ def lines(nodes: int, speed: Speed, gpus: int = 1) -> list[str]:
     return [
         verdict_line(names, found, measured),
         *(describe(one, names) for one in found[1:]),
-        ring_line(names, found, measured),
+        ring_line(names, measured),
     ]
 
 

@@ -225,11 +225,9 @@ def test_lines_name_who_was_measured_and_how() -> None:
         f"c: 75 % below the median of 4 alone (NVLink) and as sender ({speeds}, {speeds})"
     )
     measured = [ring(0, 1, 2, 3, gbps=9.876), ring(0, 1, 3, gbps=40.04), broadcast(0, 1, 99)]
-    assert ring_line(NAMES, (), measured) == (
-        "the ring of all 4 nodes: 9.88 GB/s; without c: 40 GB/s"
-    )
-    assert ring_line(NAMES, (), []) == "the ring of all 4 nodes: 0 GB/s"
-    assert ring_line(NAMES[:3], (), [ring(0, gbps=7), ring(0, 1, 2)]) == (
+    assert ring_line(NAMES, measured) == ("the ring of all 4 nodes: 9.88 GB/s; without c: 40 GB/s")
+    assert ring_line(NAMES, []) == "the ring of all 4 nodes: 0 GB/s"
+    assert ring_line(NAMES[:3], [ring(0, gbps=7), ring(0, 1, 2)]) == (
         "the ring of all 3 nodes: 40 GB/s"
     )
     two = [ring(0, gbps=400), ring(1, gbps=390.06)]

@@ -32,7 +32,7 @@ def lines(name: str) -> list[str]:
 def read(name: str, plan: NetworkPlan, printed_on: int = 0) -> list[Finding]:
     """What a log shows that one node printed, its end included."""
     proof = Proof(plan, NODES)
-    found = [one for line in lines(name) for one in proof.feed(printed_on, "stdout", line)]
+    found = [one for line in lines(name) for one in proof.feed(printed_on, line)]
     return found + proof.final_findings()
 
 
@@ -159,7 +159,7 @@ def test_another_network_than_the_promised_and_one_that_nobody_knows() -> None:
     assert (fault.level, fault.rank) == ("fault", 1)
     assert fault.text.startswith("node1 uses NCCL's network IB instead of EFA: ")
     proof = Proof(network(), NODES)
-    assert proof.feed(0, "stderr", "NCCL INFO Using network Slingshot") == []
+    assert proof.feed(0, "NCCL INFO Using network Slingshot") == []
     text = "node0: NCCL's network Slingshot is not known to be EFA"
     assert proof.final_findings() == [Finding("warning", 0, text)]
 
@@ -170,8 +170,8 @@ COMM = "comm 0x55d0 rank 0 nRanks 16 nNodes {} localRanks 8 localRank 0 MNNVL 0"
 def read_line(prefix: str, words: str, plan: NetworkPlan) -> list[Finding]:
     """What a line shows once NCCL has said that the process reaches other nodes."""
     proof = Proof(plan, NODES)
-    assert proof.feed(0, "stderr", f"{prefix} {words}") == []
-    return proof.feed(0, "stderr", f"{prefix} {COMM.format(2)}")
+    assert proof.feed(0, f"{prefix} {words}") == []
+    return proof.feed(0, f"{prefix} {COMM.format(2)}")
 
 
 def test_colours_and_full_host_names_do_not_hide_a_line() -> None:
@@ -209,7 +209,7 @@ def test_require_fails_a_run_without_any_line() -> None:
 def test_require_names_the_nodes_of_which_nothing_was_seen() -> None:
     proof = Proof(network("roce", verify="require"), NODES)
     (line,) = lines("ti-one")
-    assert [one.level for one in proof.feed(0, "stdout", line)] == ["proof", "proof"]
+    assert [one.level for one in proof.feed(0, line)] == ["proof", "proof"]
     assert proof.final_findings() == [
         Finding(
             "fault",
@@ -228,7 +228,7 @@ TRAP = (
 
 def test_more_ranks_than_gpus_on_one_node_are_a_fault_at_once() -> None:
     proof = Proof(network(""), NODES)
-    found = [proof.feed(0, "stdout", line) for line in lines("tests-one-node")]
+    found = [proof.feed(0, line) for line in lines("tests-one-node")]
     assert [one for each in found for one in each] == [Finding("fault", 0, TRAP.format(16))]
     assert found[-3]  # at the line that ends the table
     assert proof.final_findings() == []
@@ -236,22 +236,22 @@ def test_more_ranks_than_gpus_on_one_node_are_a_fault_at_once() -> None:
 
 def test_ranks_that_would_fit_are_judged_at_the_end() -> None:
     proof = Proof(network(""), NODES)
-    assert not any(proof.feed(0, "stdout", line) for line in lines("tests-one-node-old"))
+    assert not any(proof.feed(0, line) for line in lines("tests-one-node-old"))
     assert proof.final_findings() == [Finding("fault", 0, TRAP.format(8))]
 
 
 def test_a_test_of_its_own_on_each_node_is_no_trap() -> None:
     proof = Proof(network(""), NODES)
     for line in lines("tests-one-node-old"):
-        assert not proof.feed(0, "stdout", line)
-        assert not proof.feed(1, "stdout", line.replace("ip-10-0-0-5", "ip-10-0-0-6"))
+        assert not proof.feed(0, line)
+        assert not proof.feed(1, line.replace("ip-10-0-0-5", "ip-10-0-0-6"))
     assert proof.final_findings() == []
 
 
 def test_ranks_on_one_worker_alone_are_no_trap_where_the_plan_says_so() -> None:
     worker = replace(NODES[1], processes=8)
     proof = Proof(network(""), [NODES[0], worker])
-    assert not any(proof.feed(0, "stdout", line) for line in lines("tests-one-node-old"))
+    assert not any(proof.feed(0, line) for line in lines("tests-one-node-old"))
     assert proof.final_findings() == []
 
 
@@ -259,7 +259,7 @@ def test_ranks_on_one_worker_alone_are_no_trap_where_the_plan_says_so() -> None:
 def test_no_line_breaks_it(texts: list[str]) -> None:
     proof = Proof(network(verify="require"), NODES)
     for text in texts:
-        proof.feed(1, "stdout", text)
+        proof.feed(1, text)
     assert proof.final_findings()
 
 
@@ -274,7 +274,7 @@ def of_process(plan: NetworkPlan, *words: str) -> tuple[list[str], list[str]]:
     """Levels and texts of what one process of node0 shows as it prints, and at the end."""
     proof = Proof(plan, NODES)
     lines = [f"ip-10-0-0-5:41:77 [0] NCCL INFO {text}" for text in words]
-    found = [one for line in lines for one in proof.feed(0, "stdout", line)]
+    found = [one for line in lines for one in proof.feed(0, line)]
     end = [*proof.final_findings(), *proof.observations()]
     return [one.level for one in found], [f"{one.level}: {one.text}" for one in end]
 

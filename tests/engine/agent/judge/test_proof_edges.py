@@ -22,7 +22,7 @@ def said(plan: NetworkPlan, *words: str, host: str = "ip-10-0-0-5") -> list[Find
     """What node0's lines show, printed on node1, and their end."""
     proof = Proof(plan, NODES)
     lines = [f"{host}:41:77 [0] NCCL INFO {text}" for text in words]
-    return [one for line in lines for one in proof.feed(1, "stdout", line)] + proof.final_findings()
+    return [one for line in lines for one in proof.feed(1, line)] + proof.final_findings()
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_network_that_nobody_knows_is_told_where_nothing_else_was_found() -> N
 def test_all_nodes_of_which_nothing_was_seen_are_named() -> None:
     nodes = [bare_node(rank, f"10.0.0.{rank + 5}") for rank in range(3)]
     proof = Proof(network(verify="require"), nodes)
-    proof.feed(0, "stdout", f"ip-10-0-0-5:41:77 [0] NCCL INFO {WAY}/GDRDMA")
+    proof.feed(0, f"ip-10-0-0-5:41:77 [0] NCCL INFO {WAY}/GDRDMA")
     (fault,) = proof.final_findings()
     assert fault.rank == 1
     assert fault.text.startswith("no line of NCCL shows EFA on node1, node2, which `verify: req")
@@ -123,7 +123,7 @@ def at_once(*lines: tuple[int, str]) -> list[int]:
     """How many findings each line brings; lines are of processes of node0."""
     proof = Proof(network(), NODES)
     return [
-        len(proof.feed(0, "stdout", f"ip-10-0-0-5:{process}:77 [0] NCCL INFO {words}"))
+        len(proof.feed(0, f"ip-10-0-0-5:{process}:77 [0] NCCL INFO {words}"))
         for process, words in lines
     ]
 
@@ -145,7 +145,7 @@ def test_every_node_that_goes_through_its_hosts_memory_is_named() -> None:
     proof = Proof(network(), NODES)
     for host, count in (("ip-10-0-0-5", 1), ("ip-10-0-0-6", 2)):
         for _ in range(count):
-            proof.feed(0, "stdout", f"{host}:41:77 [0] NCCL INFO {WAY}")
+            proof.feed(0, f"{host}:41:77 [0] NCCL INFO {WAY}")
     assert [(one.level, one.rank) for one in proof.final_findings()] == [("fault", 0), ("fault", 1)]
 
 
@@ -163,27 +163,27 @@ def test_few_connections_beside_direct_ones_of_two_processes_are_torn(
     proof = Proof(network(), NODES)
     lines = [(41, f"{WAY}/GDRDMA")] * 8 + [(process, WAY) for process in indirect]
     for process, words in lines:
-        proof.feed(0, "stdout", f"ip-10-0-0-5:{process}:77 [0] NCCL INFO {words}")
+        proof.feed(0, f"ip-10-0-0-5:{process}:77 [0] NCCL INFO {words}")
     assert len(proof.final_findings()) == told
 
 
 def test_a_host_that_nobody_knows_is_the_printing_node_until_a_known_one_is_seen() -> None:
     sockets = "container:41:77 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0"
     proof = Proof(network(), NODES)
-    (fault,) = proof.feed(1, "stdout", sockets)
+    (fault,) = proof.feed(1, sockets)
     assert fault.rank == 1
     proof = Proof(network(), NODES)
-    proof.feed(1, "stdout", "ip-10-0-0-6:41:77 [0] NCCL INFO Bootstrap")
-    assert proof.feed(1, "stdout", sockets) == []
+    proof.feed(1, "ip-10-0-0-6:41:77 [0] NCCL INFO Bootstrap")
+    assert proof.feed(1, sockets) == []
     # Behind a line that was torn right in front of it, a known host is found.
-    (fault,) = proof.feed(1, "stdout", f"0x7fip-10-0-0-5{sockets.removeprefix('container')}")
+    (fault,) = proof.feed(1, f"0x7fip-10-0-0-5{sockets.removeprefix('container')}")
     assert fault.rank == 0
 
 
 def ends(*lines: str, nodes: Sequence[NodePlan] = NODES) -> tuple[list[Finding], list[Finding]]:
     """What is found at the lines, and at the end."""
     proof = Proof(network(""), nodes)
-    return [one for line in lines for one in proof.feed(0, "stdout", line)], proof.final_findings()
+    return [one for line in lines for one in proof.feed(0, line)], proof.final_findings()
 
 
 def test_a_table_that_breaks_off_in_its_ranks_is_judged_at_the_end() -> None:
@@ -215,14 +215,14 @@ def test_what_an_earlier_supervisor_found_of_a_node_is_not_found_again() -> None
     ranks = [RANK.format(number) for number in range(16)]
     lines = [f"ip-10-0-0-5:41:77 [0] NCCL INFO {text}" for text in (few, *[WAY] * 4)] + ranks
     first = Proof(network(), NODES)
-    found = [one for line in lines for one in first.feed(0, "stdout", line)]
+    found = [one for line in lines for one in first.feed(0, line)]
     found += first.final_findings()
     assert len(found) == 4  # few interfaces, a proof, the host's memory, one host
     resumed = Proof(network(), NODES)
     for finding in found:
         resumed.restore(finding)
     resumed.restore(found[0])  # in any order
-    assert [one for line in lines for one in resumed.feed(0, "stdout", line)] == []
+    assert [one for line in lines for one in resumed.feed(0, line)] == []
     assert resumed.final_findings() == []
 
 
@@ -236,5 +236,5 @@ def test_ranks_on_one_host_are_a_fault_of_that_node_by_its_full_name_too() -> No
 def test_every_process_with_a_wrong_network_is_asked_at_the_end() -> None:
     proof = Proof(network(), NODES)
     for host in ("ip-10-0-0-5", "ip-10-0-0-6"):
-        assert proof.feed(0, "stdout", f"{host}:41:77 [0] NCCL INFO Using network Socket") == []
+        assert proof.feed(0, f"{host}:41:77 [0] NCCL INFO Using network Socket") == []
     assert [(one.level, one.rank) for one in proof.final_findings()] == [("fault", 0), ("fault", 1)]

@@ -60,7 +60,7 @@ def test_logs_prove_what_they_prove(log: PublicLog) -> None:
     found = []
     for line in log.lines:
         text = line.format("ip-10-0-0-5:4100:4200 [0] NCCL INFO ")
-        found += proof.feed(0, "stdout", text)
+        found += proof.feed(0, text)
     found += proof.final_findings()
     for texts, level in ((log.proves, "proof"), (log.faults, "fault")):
         of_level = [one.text for one in found if one.level == level]
