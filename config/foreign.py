@@ -38,13 +38,10 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def first_mistake(error: ValidationError, above: int = 0) -> str:
-    """Return the first wrong field and what is wrong with it, without its value.
-
-    `above` is the number of steps to it that are not named.
-    """
+def first_mistake(error: ValidationError) -> str:
+    """Return the first wrong field and what is wrong with it, without its value."""
     first = error.errors(include_input=False, include_url=False)[0]
-    field = ".".join(str(part) for part in first["loc"][above:])
+    field = ".".join(str(part) for part in first["loc"])
     message = f"{field}: {first['msg']}" if field else str(first["msg"])
     return message if len(message) <= _LONGEST else f"{message[: _LONGEST - 3]}..."
 
