@@ -23,8 +23,7 @@ from lab.api.error_answers import ErrorAnswer, error_answer
 from lab.api.errors import Refusal
 from lab.api.faults import Faults
 from lab.api.launch import template_data
-from lab.api.role_policies import permissions, role_ruling
-from lab.api.role_sessions import role_of, session_of
+from lab.api.roles import permissions, role_of, role_ruling, session_of
 from lab.authorization.checks import LINKED_ROLE, USER, Account, Check, Tags, checks
 from lab.authorization.policy import Policy, Ruling, decide, read_policy
 from lab.fault_table import BOUNDARY, POLICY

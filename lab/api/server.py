@@ -48,7 +48,7 @@ from lab.api.machines import Machines, NoMachines
 from lab.api.metadata import Metadata
 from lab.api.region import PROFILE_DELAY_S, CapacityTable, Lab, PublicAddresses
 from lab.api.responses import LabResponse
-from lab.api.role_sessions import key_of, session_of
+from lab.api.roles import key_of, session_of
 from lab.api.sessions import IamBackend
 from lab.api.spot import Interruptions
 from lab.api.worker_threads import WorkerServer

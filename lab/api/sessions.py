@@ -25,7 +25,7 @@ from moto.ssm.responses import SimpleSystemManagerResponse
 from config.errors import InputError
 from lab.access_key import ADMINISTRATOR
 from lab.api.errors import Refusal, bad_value
-from lab.api.role_policies import role_ruling
+from lab.api.roles import role_ruling
 from lab.authorization.checks import USER
 from lab.authorization.policy import read_policy
 
