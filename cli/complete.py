@@ -26,7 +26,8 @@ INSTANCE_TYPES = Path(__file__).parents[1] / "config" / "catalogue" / "instance_
 
 def clusters(context: typer.Context) -> list[str]:
     """Return the names of the clusters of the target that the line means so far."""
-    names = (path.parent.name for path in _state(context).glob("clusters/*/cluster.json"))
+    files = ("clusters/*/cluster.json", "hosts/clusters/*/hosts.json")
+    names = (path.parent.name for file in files for path in _state(context).glob(file))
     return sorted(name for name in names if _is_name(name))
 
 
@@ -87,6 +88,8 @@ def _types() -> str:
 
 def _nodes(context: typer.Context, cluster: str) -> list[str]:
     path = _state(context) / "clusters" / cluster / "inventory.json"
+    if not path.exists():
+        path = _state(context) / "hosts" / "clusters" / cluster / "inventory.json"
     try:
         inventory = json.loads(path.read_bytes())
         names = [node["name"] for node in inventory["nodes"]]

@@ -135,7 +135,18 @@ def _top_fields(kind: Literal["cluster", "run"]) -> _Fields:
     """Return the keys of a file; those of a run file with the types that have them."""
     schema = json_schema(kind)
     if kind == "cluster":
-        return _fields(schema, schema.get("required", ()))
+        hosts, rented = schema["then"], schema["else"]
+        only_hosts = {
+            "properties": {
+                key: value
+                for key, value in hosts["properties"].items()
+                if key not in rented["properties"]
+            }
+        }
+        return {
+            **_fields(rented, rented["required"]),
+            **_fields(only_hosts, hosts["required"]),
+        }
     fields: _Fields = {}
     types: dict[str, list[str]] = {}
     for name, model in RUN_TYPES.items():

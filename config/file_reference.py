@@ -11,14 +11,25 @@ from config.generated_page import GeneratedPage
 from config.loading.codes import CODES
 from config.loading.formats import formats
 from config.run.run_file import RUN_TYPES, Run
-from config.schema import json_schema
+from config.schema import hosts_schema, json_schema, rented_schema
 from config.schema_fields import default_of, definition_of, kind_of, named_values_of
 
 
 def cluster_reference() -> str:
-    """Return a table for the file's top keys and one for each nested mapping, in file order."""
-    schema = json_schema("cluster")
-    return "\n".join([_table(schema), *_nested(schema, schema, "##")])
+    """Return a table for the file's top keys and one for each nested mapping, in file order.
+
+    The keys of files with `hosts` come last.
+    """
+    rented, hosts = rented_schema(), hosts_schema()
+    parts = [_table(rented), *_nested(rented, rented, "##"), f"{_HOSTS}\n", _table(hosts)]
+    return "\n".join([*parts, *_nested(hosts, hosts, "###")])
+
+
+_HOSTS = """\
+## Files with `hosts`
+
+A file with `hosts` describes [machines that you have](../do/own-machines.md). gpuctl rents nothing
+for it, so it has these keys alone."""
 
 
 def run_reference() -> str:

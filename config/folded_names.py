@@ -7,7 +7,7 @@ from config.errors import InputError
 from config.number_ranges import fold_numbers
 
 _NUMBERED = re.compile(r"(.*?)(0|[1-9][0-9]*)")
-_TERM = re.compile(r"([A-Za-z0-9._-]+)(?:\[([0-9,-]+)\])?")
+_TERM = re.compile(r"([A-Za-z0-9._-]+)(?:\[([0-9,-]+)\]([A-Za-z0-9._-]*))?")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 MOST_NAMES = 10_000
 """A limit above every cluster's size: `node[0-999999999]` is a typing mistake."""
@@ -76,4 +76,4 @@ def _expand_term(term: str, text: str) -> Iterator[str]:
         if bounds is None or (bounds[2] and int(bounds[2]) < int(bounds[1])):
             raise _wrong(f"'{part}' in '{text}' is not a range")
         for number in range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1):
-            yield f"{match[1]}{number}"
+            yield f"{match[1]}{number}{match[3]}"

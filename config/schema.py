@@ -6,6 +6,7 @@ from pydantic.json_schema import models_json_schema
 
 from config.catalogue.instance_types import INSTANCE_TYPE, catalogue
 from config.cluster.cluster_file import Cluster
+from config.cluster.hosts_file import HostsCluster
 from config.loading.formats import formats
 from config.models import Model
 from config.run.run_file import RUN_TYPES, Run, Task
@@ -23,6 +24,21 @@ def json_schema(kind: Literal["cluster", "run"]) -> dict[str, Any]:
 
 
 def _cluster_schema() -> dict[str, Any]:
+    """Return the cluster file's schema: `then` is for files with `hosts`, `else` for others."""
+    hosts, rented = hosts_schema(), rented_schema()
+    parts = hosts.pop("$defs") | rented.pop("$defs")
+    return {"if": {"required": ["hosts"]}, "then": hosts, "else": rented, "$defs": parts}
+
+
+def hosts_schema() -> dict[str, Any]:
+    """Return the schema of a cluster file with `hosts`."""
+    schema = HostsCluster.model_json_schema()
+    del schema["title"]
+    return schema
+
+
+def rented_schema() -> dict[str, Any]:
+    """Return the schema of the file of a cluster that gpuctl rents."""
     schema = Cluster.model_json_schema()
     del schema["title"]
     _describe(schema, Cluster)

@@ -10,6 +10,7 @@ from config import explanation
 from config import schema as file_schema
 from config import settings as user_settings
 from config.cluster.cluster_file import Cluster as ClusterFile
+from config.cluster.hosts_file import HostsCluster
 from config.diagnostic import Diagnostic
 from config.errors import (
     BrokenNodes,
@@ -37,6 +38,7 @@ from operations import capacity as offers
 from operations import cost as spending
 from operations import doctor as checks
 from operations import (
+    hosts,
     kept_logs,
     known,
     lease,
@@ -129,6 +131,7 @@ def up(
     refresh: bool = False,
     replace: Sequence[str] = (),
     keep_failed: bool = False,
+    accept_new_host_keys: bool = False,
     **options: Unpack[TargetOptions],
 ) -> Cluster:
     """Create or change the cluster of the file, and return it when it is ready for a run.
@@ -137,9 +140,21 @@ def up(
     to have none. `refresh` renews the launch settings of new machines, `replace` makes new machines
     of these nodes. A new cluster that does not become ready, also because of Ctrl-C, is removed
     before the error is raised, unless `keep_failed` keeps it for inspection.
+
+    With `hosts` in the file it writes on the machines what `gpuctl up` shows, without a question;
+    `accept_new_host_keys` accepts unknown host keys. Other parameters do nothing then.
     """
     caller = caller_of(options)
-    cluster = load.load_cluster(Path(file), caller.watcher.warn)
+    cluster = load.load_any_cluster(Path(file), caller.watcher.warn)
+    if isinstance(cluster, HostsCluster):
+        hosts_plan = hosts.plan(
+            caller.target,
+            cluster,
+            accept_new_host_keys=accept_new_host_keys,
+            watcher=caller.watcher,
+        )
+        hosts.up(caller.target, hosts_plan, watcher=caller.watcher)
+        return Cluster(cluster.name, caller)
     cluster = _with_lease(caller, cluster, lifetime, no_lease=no_lease)
     fleet_plan = rent.plan(
         caller.target, cluster, refresh=refresh, replace=replace, watcher=caller.watcher

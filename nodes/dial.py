@@ -35,8 +35,8 @@ def stamp(folder: str, inventory: Message) -> str:
     """Return a text that changes with the nodes, the pinned host keys or the client's key.
 
     A broker serves only clients with its stamp. If nodes are reached by a command (`proxy`), the
-    stamp also depends on the AWS variables of the environment, and without the cluster's key on the
-    user's ssh agent.
+    stamp also depends on the AWS variables of the environment; and without the cluster's key, or if
+    a node has another command, which is the user's ssh, on the user's ssh agent.
     """
     parts: list[object] = [_PROTOCOL, zlib.crc32(json.dumps(inventory, sort_keys=True).encode())]
     if inventory.get("proxy"):
@@ -48,7 +48,8 @@ def stamp(folder: str, inventory: Message) -> str:
             parts += [status.st_ino, status.st_mtime_ns]
         except OSError:
             parts += [0, 0]
-    if parts[-2:] == [0, 0]:
+    has_users_ssh = any(node.get("proxy") for node in inventory.get("nodes", ()))
+    if parts[-2:] == [0, 0] or has_users_ssh:
         parts.append(zlib.crc32(os.environ.get("SSH_AUTH_SOCK", "").encode()))
     return " ".join(map(str, parts))
 

@@ -17,6 +17,8 @@ FolderPath = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9_.][A-Za-z0
 """The absolute path of a folder on nodes; empty without one."""
 Port = Annotated[int, Field(ge=1, le=65535)]
 _BASTION = "bastion"
+OWN_MACHINES = "own-machines"
+"""What is in place of an instance type for machines that people have (`hosts`)."""
 ALL_NODES = "all"
 """The name that means every node."""
 
@@ -28,7 +30,9 @@ class Node(Value):
     unknown: `efa` (interfaces), `hcas` (names of other RDMA devices and their link layer:
     `mlx5_0:InfiniBand`, `mlx5_bond_0:Ethernet`), `interface` (the one that has `private_ip`),
     `software` and its version (openmpi, podman, torch, …), `topology` (the network
-    nodes above it as EC2 reports them, from the top).
+    nodes above it as EC2 reports them, from the top). `proxy` is a command that becomes a
+    connection to the node's ssh, instead of the inventory's; empty for none. The `instance_id` of
+    a machine that EC2 does not have is its machine-id(5).
     """
 
     rank: int
@@ -44,6 +48,7 @@ class Node(Value):
     interface: Word = ""
     software: dict[Word, Word] = Field(default_factory=dict)
     topology: tuple[Word, ...] = ()
+    proxy: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
@@ -78,7 +83,8 @@ class Inventory(Value):
     are reached by their addresses. `root_gib` is the size of a node's root volume, 0 if unknown.
     `shared` is the folder in which every node has the cluster's shared storage, empty without one.
     AWS ends all nodes at the time `ends`; None if it is not known. `replaced` are the machines that
-    the last `up` replaced (`capacity.spare_attempts`), in that order.
+    the last `up` replaced (`capacity.spare_attempts`), in that order. `instance_type` is
+    OWN_MACHINES for a file with `hosts`: region and zone are then empty.
     """
 
     cluster: ClusterName
@@ -95,6 +101,11 @@ class Inventory(Value):
     proxy: tuple[str, ...] = ()
     replaced: tuple[Replaced, ...] = ()
     ends: AwareDatetime | None = None
+
+    @property
+    def is_rented(self) -> bool:
+        """Return whether gpuctl rents the nodes, so that it may also end and replace them."""
+        return self.instance_type != OWN_MACHINES
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:

@@ -80,9 +80,13 @@ def login_errors(where: str, inventory: Inventory) -> Iterator[None]:
         yield
     except asyncssh.PermissionDenied as error:
         if is_own:
+            remedy = (
+                "see its console, or replace the node"
+                if inventory.is_rented
+                else "`gpuctl up FILE` writes it again"
+            )
             raise NodeError(
-                f"{where} refused the cluster's key",
-                "its authorized_keys changed; see its console, or replace the node",
+                f"{where} refused the cluster's key", f"its authorized_keys changed; {remedy}"
             ) from error
         raise NodeError(f"{where} refused your ssh keys", _ask(name)) from error
     except asyncssh.KeyImportError as error:

@@ -65,6 +65,8 @@ def _config_file(inventory: Inventory) -> Path:
 
 def proxy_command(inventory: Inventory, node: Node) -> list[str]:
     """Return the command that connects to the node's ssh, or [] if the node's address is used."""
+    if node.proxy:
+        return list(node.proxy)
     return [*inventory.proxy, node.instance_id] if inventory.proxy else []
 
 

@@ -40,6 +40,7 @@ class Connections(Converser):
     def __init__(self, inventory: Inventory, nodes_key: str = "") -> None:
         self._inventory = inventory
         self._nodes_key = nodes_key
+        self._hint = _REACH_HINT if inventory.is_rented else _OWN_HINT
         self._bastion: asyncssh.SSHClientConnection | None = None
         self._entering = asyncio.Lock()
         self._locks: dict[str, asyncio.Lock] = {}
@@ -79,7 +80,7 @@ class Connections(Converser):
         NodeError when the node cannot be reached, `timeout` seconds passed, or it answers more than
         LARGEST_ANSWER.
         """
-        with ssh_errors(_where(node), timeout):
+        with ssh_errors(_where(node), timeout, self._hint):
             async with asyncio.timeout(timeout):
                 process = await self._process(node, command)
                 talk = Conversation(process.stdin, process.stdout)
@@ -92,7 +93,7 @@ class Connections(Converser):
                 finally:
                     process.close()  # closes the channel; the connection stays open
         texts = (after_mark(text) for text in (printed, complaints))
-        return Completed(_exit_status(done, node), *texts)
+        return Completed(_exit_status(done, node, self._hint), *texts)
 
     async def run_on_bastion(
         self,
@@ -128,7 +129,7 @@ class Connections(Converser):
     @asynccontextmanager
     async def converse(self, node: Node, command: str) -> AsyncIterator[Conversation]:
         """Converse with the command, see Converser."""
-        with ssh_errors(_where(node)):
+        with ssh_errors(_where(node), hint=self._hint):
             process = await self._process(node, command)
             complaints: deque[str] = deque(maxlen=20)
             drained = asyncio.create_task(_keep_last(process.stderr, complaints))
@@ -143,7 +144,7 @@ class Connections(Converser):
             finally:
                 drained.cancel()
                 process.close()
-        self._check(node, command, _exit_status(done, node), complaints)
+        self._check(node, command, _exit_status(done, node, self._hint), complaints)
 
     async def _process(self, node: Node, command: str) -> asyncssh.SSHClientProcess[bytes]:
         """Start a command, on a new connection if sshd accepts no more sessions on the first."""
@@ -182,7 +183,7 @@ class Connections(Converser):
         proxy = await self._proxy(node)
         try:
             where = _where(node)
-            with connect_errors(where), login_errors(where, self._inventory):
+            with connect_errors(where, self._hint), login_errors(where, self._inventory):
                 return await asyncssh.connect(
                     node.address,
                     node.port,
@@ -203,7 +204,7 @@ class Connections(Converser):
             return None
         if earlier := self._proxies.pop(node.name, None):
             await earlier.end()
-        with ssh_errors(_where(node)):
+        with ssh_errors(_where(node), hint=self._hint):
             self._proxies[node.name] = await Proxy.start(command)
         return self._proxies[node.name]
 
@@ -247,21 +248,22 @@ def _options(inventory: Inventory, private_key: str = "") -> dict[str, Any]:
 
 
 @contextmanager
-def connect_errors(where: str) -> Iterator[None]:
+def connect_errors(where: str, hint: str | None = None) -> Iterator[None]:
     """Raise the errors of `ssh_errors` for a connection that is being made: nothing runs yet."""
     try:
-        with ssh_errors(where, CONNECT_TIMEOUT_S):
+        with ssh_errors(where, CONNECT_TIMEOUT_S, hint):
             yield
     except Unreachable as error:
         raise NotReached(error.message, error.hint) from error
 
 
 @contextmanager
-def ssh_errors(where: str, limit_s: float | None = None) -> Iterator[None]:
+def ssh_errors(where: str, limit_s: float | None = None, hint: str | None = None) -> Iterator[None]:
     """Raise NodeError about `where` for the errors of asyncssh and of the system.
 
-    If the machine does not answer, and may be gone, the error is Unreachable.
+    If the machine does not answer, and may be gone, the error is Unreachable, with the hint.
     """
+    remedy = _REACH_HINT if hint is None else hint
     try:
         yield
     except asyncssh.HostKeyNotVerifiable as error:
@@ -271,22 +273,24 @@ def ssh_errors(where: str, limit_s: float | None = None) -> Iterator[None]:
         ) from error
     except TimeoutError as error:
         seconds = f" within {limit_s:g} s" if limit_s is not None else " in time"
-        raise Unreachable(f"{where} did not answer{seconds}", _REACH_HINT) from error
+        raise Unreachable(f"{where} did not answer{seconds}", remedy) from error
     except asyncssh.ChannelOpenError as error:
         raise Unreachable(
-            f"{where} cannot be reached from the bastion: {error.reason}", _REACH_HINT
+            f"{where} cannot be reached from the bastion: {error.reason}", remedy
         ) from error
     except asyncssh.Error as error:
-        raise Unreachable(f"{where}: {error.reason}", _REACH_HINT) from error
+        raise Unreachable(f"{where}: {error.reason}", remedy) from error
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise Unreachable(f"{where} cannot be reached: {reason}", _REACH_HINT) from error
+        raise Unreachable(f"{where} cannot be reached: {reason}", remedy) from error
 
 
 _REACH_HINT = (
     "`gpuctl status` shows whether it runs; only `network.ssh_from` may connect with ssh,"
     " so check whether your address changed"
 )
+
+_OWN_HINT = "see whether it runs, and whether `ssh` reaches it from this machine"
 
 
 def _where(node: Node) -> str:
@@ -307,9 +311,9 @@ def _printed_too_much(node: Node) -> tuple[str, str]:
     return f"{_where(node)}: {text}", "see what ~/.bashrc and /etc/bash.bashrc do there"
 
 
-def _exit_status(done: asyncssh.SSHCompletedProcess, node: Node) -> int:
+def _exit_status(done: asyncssh.SSHCompletedProcess, node: Node, hint: str) -> int:
     if done.returncode is None:
-        raise Unreachable(f"{_where(node)}: the connection was lost", _REACH_HINT)
+        raise Unreachable(f"{_where(node)}: the connection was lost", hint)
     return done.returncode if done.returncode >= 0 else 128 - done.returncode
 
 

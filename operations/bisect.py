@@ -8,7 +8,6 @@ from pathlib import Path
 
 from config.errors import InputError, Interrupted, RunError
 from config.quantities import counted
-from config.target import Target
 from engine.analysis.bisect.launch import RoundReader, run_file
 from engine.analysis.bisect.report import Bisect, failure_lines, keep, verdict_line, verdict_lines
 from engine.analysis.bisect.rounds import (
@@ -37,7 +36,7 @@ class BisectPlan:
 
     inventory: Inventory
     rounds: tuple[Round, ...]
-    target: Target
+    runs: Path
 
     @property
     def seconds(self) -> float:
@@ -56,7 +55,7 @@ def plan_bisect(chosen: ChosenTarget, cluster: str) -> BisectPlan:
             "measure it with `gpuctl run stacks/nccl-tests.yaml`",
         )
     rounds = (*first_rounds(count, gpus), last_round(count, (0,), ((0, 1),)))
-    return BisectPlan(inventory, rounds, store.target)
+    return BisectPlan(inventory, rounds, chosen.runs)
 
 
 def measure(
@@ -66,8 +65,8 @@ def measure(
 
     No other run can use the cluster meanwhile.
     """
-    bisect = measure_nodes(plan.inventory, plan.target.runs, largest, watcher)
-    return bisect, keep(bisect, plan.target.runs)
+    bisect = measure_nodes(plan.inventory, plan.runs, largest, watcher)
+    return bisect, keep(bisect, plan.runs)
 
 
 def measure_nodes(inventory: Inventory, runs: Path, largest: int, watcher: Watcher) -> Bisect:

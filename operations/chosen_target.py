@@ -47,6 +47,11 @@ class ChosenTarget:
         return self.lab.state if self.lab else state_home() / "aws"
 
     @property
+    def runs(self) -> Path:
+        """Return the folder with the history of runs, on whatever clusters they were."""
+        return self.state / "runs"
+
+    @property
     def command(self) -> str:
         """Return `gpuctl` with the options that choose this target, for a shell."""
         lab = self.lab.options if self.lab else ()
@@ -119,22 +124,64 @@ class ChosenTarget:
             return self.target(self.default_region or "us-east-1")
         return Target("lab" if self.lab else "aws", self.region or "us-east-1", self.state)
 
-    def cluster_target(self, name: str) -> Target:
-        """Return the target of a cluster, in the region of its record if there is one.
-
-        InputError when the target is a lab that is down.
-        """
-        return self.cluster_store(name).target
-
-    def cluster_store(self, name: str) -> "ClusterStore":
-        """Return the records of clusters, at the target of this one (`cluster_target`)."""
+    def cluster_names(self) -> list[str]:
+        """Return the names of all clusters of which there is a record, also those of hosts."""
         # pydantic: completion does without.
         from provision.state.store import ClusterStore  # noqa: PLC0415
 
+        rented = [record.name for record in ClusterStore(self.remembered()).records()]
+        return sorted([*rented, *self.hosts_store().hosts_names()])
+
+    def cluster_target(self, name: str, *, instead: str) -> Target:
+        """Return the target of a rented cluster, in the region of its record if there is one.
+
+        InputError when the target is a lab that is down, and for a cluster of hosts: `instead` says
+        what to do there.
+        """
+        store = self.cluster_store(name)
+        if store.hosts_record(name) is not None:
+            raise InputError(
+                f"cluster {name} is of machines that you have, which gpuctl does not rent", instead
+            )
+        return store.target
+
+    def cluster_store(self, name: str) -> "ClusterStore":
+        """Return the records of clusters, at the target of this one, rented or of hosts."""
+        # pydantic: completion does without.
+        from provision.state.store import ClusterStore  # noqa: PLC0415
+
+        hosts = self.hosts_store()
+        if hosts.hosts_record(name) is not None:
+            return hosts
         self.require_lab()
         store = ClusterStore(self.remembered())
         record = store.last_known(name)
         return store.at(self.target(record.region if record else None))
+
+    def known_store(self, name: str) -> "ClusterStore":
+        """Return the records at the target of a cluster that has one; InputError without one."""
+        # pydantic: completion does without.
+        from provision.state.record import unknown_cluster  # noqa: PLC0415
+
+        if not self.is_known(name):
+            raise unknown_cluster(name, self.cluster_names())
+        return self.cluster_store(name)
+
+    def is_known(self, name: str) -> bool:
+        """Return whether there is a record of the cluster."""
+        # pydantic: completion does without.
+        from provision.state.store import ClusterStore  # noqa: PLC0415
+
+        if self.hosts_store().hosts_record(name) is not None:
+            return True
+        return ClusterStore(self.remembered()).record(name) is not None
+
+    def hosts_store(self) -> "ClusterStore":
+        """Return the records of clusters of hosts: they are this machine's alone."""
+        # pydantic: completion does without.
+        from provision.state.store import ClusterStore  # noqa: PLC0415
+
+        return ClusterStore(Target("hosts", "", self.state / "hosts"))
 
     def require_lab(self) -> None:
         """Raise InputError when the target is a lab that is down: no cluster exists in it."""

@@ -14,4 +14,5 @@ def find(chosen: ChosenTarget, cluster: str, *, watcher: Watcher = LoggingWatche
     Raises InputError if this machine has no record of the cluster, if a command is changing it, or
     if nothing of it is in the state.
     """
-    return drift.drift(cluster, chosen.cluster_target(cluster), watcher.report)
+    instead = f"`gpuctl health {cluster}` compares its machines with what they were"
+    return drift.drift(cluster, chosen.cluster_target(cluster, instead=instead), watcher.report)

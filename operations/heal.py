@@ -14,6 +14,8 @@ from provision import healing
 
 __all__ = ["Inventory", "Node", "Replacement", "plan_replacement", "replace"]
 
+_MEND = "mend the machine, then check it with `gpuctl health {}`; `down` and `up` leave it out"
+
 
 @dataclass(frozen=True)
 class Replacement:
@@ -38,6 +40,7 @@ def plan_replacement(
 
     Raises InputError for a name that no node has, and if a run is on the cluster.
     """
+    chosen.cluster_target(cluster, instead=_MEND.format(cluster))
     store = chosen.cluster_store(cluster)
     inventory = health.find_nodes(store, cluster, watcher)
     if not names:
@@ -67,8 +70,9 @@ def replace(
 
     A new machine takes the node's name and rank, in the same placement group and reservation.
     """
-    target = chosen.cluster_target(replacement.cluster)
-    return healing.replace_nodes(replacement.cluster, replacement.nodes, target, watcher.report)
+    name = replacement.cluster
+    target = chosen.cluster_target(name, instead=_MEND.format(name))
+    return healing.replace_nodes(name, replacement.nodes, target, watcher.report)
 
 
 def _named(inventory: Inventory, names: Sequence[str]) -> tuple[Node, ...]:

@@ -2,9 +2,9 @@
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 
 from config.errors import InputError
-from config.target import Target
 from engine.analysis.bisect.report import describe
 from engine.analysis.bisect.rounds import MOST_NODES
 from nodes.inventory import Inventory
@@ -60,7 +60,7 @@ def check(
         cluster,
         checked.nodes,
         (*checked.rules, *(rule.id for rule in DEEP_RULES)),
-        (*checked.findings, *_measure(inventory, store, watcher)),
+        (*checked.findings, *_measure(inventory, store, chosen.runs, watcher)),
     )
 
 
@@ -70,7 +70,7 @@ def check_measurable(
     """Raise InputError if the nodes cannot be measured: a run uses them, or they are not ready."""
     store = chosen.cluster_store(cluster)
     find_nodes(store, cluster, watcher)
-    if store.known_record(cluster).status == "failed":
+    if store.known(cluster).status == "failed":
         raise InputError(
             f"cluster {cluster} is not ready, and --deep runs jobs on it",
             "check it without --deep, or repeat `gpuctl up` first",
@@ -82,7 +82,7 @@ def check_measurable(
 def find_nodes(store: ClusterStore, cluster: str, watcher: Watcher) -> Inventory:
     """Return the cluster's nodes; warn if its last `up` failed."""
     inventory = existing_nodes(cluster, store)
-    record = store.known_record(cluster)
+    record = store.known(cluster)
     if record.status == "failed":
         watcher.warn(
             f"the last `gpuctl up` of {cluster} failed ({record.problem}); another `gpuctl up` or"
@@ -93,39 +93,40 @@ def find_nodes(store: ClusterStore, cluster: str, watcher: Watcher) -> Inventory
 
 def check_nodes(inventory: Inventory, store: ClusterStore) -> Health:
     """Return what the rules find on these nodes, without a measurement."""
-    record = store.known_record(inventory.cluster)
+    record = store.known(inventory.cluster)
+    checks = node_health.checklist(record, inventory)
 
     async def full_check() -> tuple[Finding, ...]:
         is_ready = record.status != "failed"
         async with connect(inventory) as connections:
-            return await node_health.full_check(
-                connections, inventory, record.resolved, is_ready=is_ready
-            )
+            return await node_health.full_check(connections, inventory, checks, is_ready=is_ready)
 
     names = tuple(node.name for node in inventory.nodes)
     rules = tuple(rule.id for rule in RULES)
     return Health(inventory.cluster, names, rules, asyncio.run(full_check()))
 
 
-def _measure(inventory: Inventory, store: ClusterStore, watcher: Watcher) -> tuple[Finding, ...]:
+def _measure(
+    inventory: Inventory, store: ClusterStore, runs: Path, watcher: Watcher
+) -> tuple[Finding, ...]:
     """Return what the measurements find: DCGM and NCCL on each node, then all pairs."""
-    slow = _slow_nodes(inventory, store.target, watcher)
+    slow = _slow_nodes(inventory, runs, watcher)
     if inventory.nodes[0].gpus:
         watcher.note(f"-- DCGM's diagnostic and NCCL's loop-back on {len(inventory.nodes)} nodes")
-    record = store.known_record(inventory.cluster)
+    checks = node_health.checklist(store.known(inventory.cluster), inventory)
 
     async def deep_check() -> tuple[Finding, ...]:
         async with connect(inventory) as connections:
-            return await node_health.deep_check(connections, inventory, record.resolved, slow)
+            return await node_health.deep_check(connections, inventory, checks, slow)
 
     return asyncio.run(deep_check())
 
 
-def _slow_nodes(inventory: Inventory, target: Target, watcher: Watcher) -> dict[str, str]:
+def _slow_nodes(inventory: Inventory, runs: Path, watcher: Watcher) -> dict[str, str]:
     """Return the nodes that a bisect names, with what it says; none for a single node."""
     if not 2 <= len(inventory.nodes) <= MOST_NODES:
         return {}
-    bisect = measure_nodes(inventory, target.runs, LARGEST, watcher)
+    bisect = measure_nodes(inventory, runs, LARGEST, watcher)
     return {
         bisect.nodes[place]: describe(suspect, bisect.nodes)
         for suspect in bisect.suspects

@@ -61,4 +61,5 @@ def extend(chosen: ChosenTarget, cluster: str, seconds: int) -> Extension:
     Nothing changes if one of them does not answer. Raises InputError for a cluster without a lease
     or over its budget, NodeError if a machine cannot be reached or keeps its old end.
     """
-    return lease.extend(cluster, seconds, chosen.cluster_target(cluster))
+    instead = f"it has no end: `gpuctl down {cluster}` removes what gpuctl wrote there"
+    return lease.extend(cluster, seconds, chosen.cluster_target(cluster, instead=instead))

@@ -168,7 +168,7 @@ def mark_replaced(chosen: ChosenTarget, entries: Sequence[RunRecord]) -> list[Ru
 def _replacement(chosen: ChosenTarget, run: RunRecord) -> str:
     """Return why the run's machines are not those of its cluster; empty if they may be."""
     store = chosen.cluster_store(run.cluster)
-    record = store.record(run.cluster)
+    record = store.find(run.cluster)
     if record is None:
         return "its cluster was removed"
     if record.created > run.started:

@@ -195,18 +195,16 @@ def _planned_nodes(
     """Return nodes that do not exist, of the cluster file or without any cluster; else None."""
     if cluster is not None:
         return of_cluster_file(chosen, Path(cluster)) if is_cluster_file(cluster) else None
-    has_clusters = bool(ClusterStore(chosen.remembered()).records())
-    return None if has_clusters else that_fit(chosen, run, file)
+    return None if chosen.cluster_names() else that_fit(chosen, run, file)
 
 
 def _inventory(chosen: ChosenTarget, name: str | None, run: Run, file: Path) -> Inventory:
     """Return the inventory of the named cluster, by default of the run file's or the only one."""
     if name is not None:
         check_is_name(name)
-    chosen.require_lab()
-    store = ClusterStore(chosen.remembered())
     if name is None:
-        known = [record.name for record in store.records()]
+        chosen.require_lab()
+        known = chosen.cluster_names()
         named = (
             [cluster for cluster in run.requires.clusters if cluster in known]
             if run.requires
@@ -218,4 +216,4 @@ def _inventory(chosen: ChosenTarget, name: str | None, run: Run, file: Path) -> 
             hint = "name one with --cluster" if known else proposal.no_cluster_hint(run, file)
             raise InputError(which, hint)
         name = known[0]
-    return store.at(chosen.target(store.known_record(name).region)).inventory(name)
+    return chosen.known_store(name).inventory(name)

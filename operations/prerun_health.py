@@ -10,7 +10,7 @@ from nodes.kept_connections import connect
 from operations.watcher import Watcher
 from provision.health.judge import UNREACHABLE
 from provision.health.model import Finding
-from provision.setup.node_health import short_check
+from provision.setup.node_health import checklist, short_check
 from provision.state.store import ClusterStore
 
 
@@ -50,10 +50,10 @@ class NodeCheck:
         self._findings = tuple(finding for finding in findings if finding.rule != UNREACHABLE)
 
     async def _ask(self) -> tuple[Finding, ...]:
-        record = self._store.record(self._inventory.cluster)
+        record = self._store.find(self._inventory.cluster)
         if record is None:  # somebody removes the cluster
             return ()
         names = {node.name for node in self._plan.nodes}
         nodes = [node for node in self._inventory.nodes if node.name in names]
         async with connect(self._inventory) as connections:
-            return await short_check(connections, nodes, self._inventory, record.resolved)
+            return await short_check(connections, nodes, checklist(record, self._inventory))

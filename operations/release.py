@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from config.errors import CloudError, InputError, RunError, StateError
 from engine.record.history import History
@@ -13,6 +14,7 @@ from operations.unread_runs import read_finished, read_running
 from operations.watcher import LoggingWatcher, Watcher
 from provision import down as removal
 from provision.down import Teardown
+from provision.hosts import down as hosts_removal
 from provision.removal.losses import Losses, find_losses
 from provision.removal.verification import Verification
 from provision.removal.verification import verify as verify_removal
@@ -43,6 +45,7 @@ class Removal:
     `cluster_id` chooses one of several clusters of that name; None is this machine's, or the only
     one. `runs` end with the cluster; `occupancy` is the sentence about them, empty without runs.
     `outputs` has a line for each run that is over and whose outputs have not come back.
+    `hosts` are the machines of a cluster that gpuctl does not rent: they stay.
     """
 
     cluster: str
@@ -50,6 +53,7 @@ class Removal:
     runs: tuple[Holder, ...] = ()
     occupancy: str = ""
     outputs: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
 
 
 def plan_removal(
@@ -63,7 +67,11 @@ def plan_removal(
 
     Logs and results of those that have ended with nobody there come to this machine.
     """
-    chosen.require_lab()
+    hosts = chosen.hosts_store().hosts_record(cluster)
+    if hosts is None:
+        chosen.require_lab()
+    elif cluster_id is not None:
+        raise InputError(f"--id is for rented clusters, and {cluster} is not one", "leave it out")
     if cluster_id is not None:
         record = ClusterStore(chosen.remembered()).last_known(cluster)
         if record is None or record.id != cluster_id:
@@ -71,7 +79,9 @@ def plan_removal(
             return Removal(cluster, cluster_id)
     runs = find_runs(chosen, cluster, watcher)
     outputs = read_finished(chosen, cluster, [run.run_id for run in runs], watcher)
-    return Removal(cluster, cluster_id, runs, occupancy_text(chosen, cluster, runs), outputs)
+    occupancy = occupancy_text(chosen, cluster, runs)
+    machines = tuple(host.address for host in hosts.file.machines) if hosts else ()
+    return Removal(cluster, cluster_id, runs, occupancy, outputs, machines)
 
 
 def losses(
@@ -81,8 +91,10 @@ def losses(
 
     An error of AWS is a warning: the removal itself reports it.
     """
+    if planned.hosts:
+        return None
     try:
-        target = chosen.cluster_target(planned.cluster)
+        target = chosen.cluster_store(planned.cluster).target
         return find_losses(planned.cluster, target, planned.cluster_id)
     except CloudError as error:
         watcher.warn(f"what the removal ends is unknown: {error.message}")
@@ -97,7 +109,10 @@ def check_owner(
     Nobody has to if it is this caller's, or if `owner` names its owner. Raises InputError if
     `owner` is not the cluster's.
     """
-    ownership = find_ownership(cluster, chosen.cluster_target(cluster), cluster_id)
+    store = chosen.cluster_store(cluster)
+    if store.hosts_record(cluster) is not None:
+        return None
+    ownership = find_ownership(cluster, store.target, cluster_id)
     if ownership is None or (ownership.is_ours and owner is None):
         return None
     if owner is None:
@@ -130,13 +145,20 @@ def remove(
     watcher: Watcher = LoggingWatcher(),
 ) -> Teardown:
     """Remove the cluster, whoever may use it; record the runs that were still on it as failed."""
-    target = chosen.cluster_target(cluster)
+    store = chosen.cluster_store(cluster)
+    target = store.target
     dial.end(str(target.clusters / cluster))
-    teardown = removal.down(cluster, target, watcher.report, cluster_id)
-    if ClusterStore(target).last_known(cluster) is not None:
-        return teardown  # another person's was removed: this machine's cluster and its runs stay
+    hosts = store.hosts_record(cluster)
+    if hosts is not None:
+        removed = hosts_removal.down(hosts, store, watcher.report)
+        up_s = (datetime.now(UTC) - hosts.created).total_seconds()
+        teardown = Teardown(cluster, removed, up_s, cost_usd=None, id=hosts.id, is_of_hosts=True)
+    else:
+        teardown = removal.down(cluster, target, watcher.report, cluster_id)
+        if ClusterStore(target).last_known(cluster) is not None:
+            return teardown  # another person's was removed: this machine's and its runs stay
     try:
-        with History(target.runs) as history:
+        with History(chosen.runs) as history:
             for run in history.runs():
                 if run.cluster == cluster and not run.is_over:
                     history.mark_lost(run.run_id, "its cluster was removed")

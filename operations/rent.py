@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from config.cluster.cluster_file import Cluster
+from config.errors import InputError
 from infra.stack.changes import Plan
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
@@ -29,6 +30,11 @@ def plan(
     With `refresh` new machines get the launch settings of this gpuctl. The nodes in `replace` get
     new machines; `all` means each node. Raises InputError or CloudError with every problem at once.
     """
+    if chosen.hosts_store().hosts_record(cluster.name) is not None:
+        raise InputError(
+            f"cluster '{cluster.name}' exists, and is of machines that you have",
+            "choose another `name`",
+        )
     chosen.ensure_lab(watcher.report)
     target = chosen.target(cluster.region)
     planned = fleet.plan(cluster, target, watcher.report, refresh=refresh, replace=replace)

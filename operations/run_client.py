@@ -92,7 +92,7 @@ class RunClient:
         self._on_event, self._on_removed = on_event, on_removed
         self._answer: Answer | None = None
         self._healing: Healing | None = None
-        self.runs = chosen.cluster_target(inventory.cluster).runs
+        self.runs = chosen.runs
         self._evidence = evidence_folder(self.runs, run.run_id)
         self._watch_head = head_watch(chosen, inventory, run)
         self._lab = LabEvidence(chosen.lab, inventory, self._evidence) if chosen.lab else None

@@ -38,6 +38,7 @@ Replace = Callable[[str, Target, Callable[[], None]], Inventory | None]
 """Makes the machines of a cluster again that AWS reports as gone; see `replace_missing`."""
 
 ASK_S = 15.0
+_NOT_RENTED = "gpuctl does not rent these machines, so it makes none again"
 
 
 def replace_missing(cluster: str, target: Target, announce: Callable[[], None]) -> Inventory | None:
@@ -144,6 +145,9 @@ class Healing:
         began = time.monotonic()
         cluster, lost = self.inventory.cluster, ", ".join(names)
         store = self._chosen.cluster_store(cluster)
+        if not self.inventory.is_rented:
+            self._watcher.warn(f"{lost}: the run goes on when it answers again; {_NOT_RENTED}")
+            return True
         if store.record(cluster) is None:
             return True  # somebody removes the cluster
 

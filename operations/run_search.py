@@ -12,7 +12,6 @@ from operations.chosen_target import ChosenTarget
 from operations.known import recorded_run
 from operations.lost_head import mark_replaced
 from operations.watcher import LoggingWatcher, Watcher
-from provision.state.store import ClusterStore
 
 _Found = tuple[Inventory, FirstEvent]
 """A run on a head, by its first event, and the inventory of its cluster."""
@@ -105,10 +104,9 @@ async def _ask(inventory: Inventory, name: str) -> FirstEvent | GpuctlError | No
 def _inventories(chosen: ChosenTarget) -> list[Inventory]:
     """Return the inventories of the clusters that are ready."""
     inventories = []
-    store = ClusterStore(chosen.remembered())
-    for record in store.records():
+    for name in chosen.cluster_names():
         try:
-            inventories.append(store.at(chosen.target(record.region)).inventory(record.name))
+            inventories.append(chosen.cluster_store(name).inventory(name))
         except InputError:  # it is not ready, so it has no run
             continue
     return inventories

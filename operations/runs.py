@@ -120,7 +120,7 @@ def make_ready(
     if forwards_ports:
         check_ports(plan.ports)
     store = chosen.cluster_store(inventory.cluster)
-    with History(store.target.runs) as history:
+    with History(chosen.runs) as history:
         history.check_writable()
     secrets = resolve(plan, prepared.run)
     if plan.on_stop == "destroy":
@@ -134,7 +134,7 @@ def make_ready(
         watcher.note(_dashboard(plan))
     remove_old_logs(chosen, watcher)
     if plan.outputs:
-        choose_outputs(store.target.runs, plan.run_id, prepared.outputs)
+        choose_outputs(chosen.runs, plan.run_id, prepared.outputs)
     return ReadyRun(plan, inventory, secrets)
 
 

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from config.errors import InputError, RunError, StateError
+from config.errors import GpuctlError, InputError, RunError, StateError
 from engine.record.history import History, RunRecord
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
 from operations.known import heard
 from provision import status
+from provision.hosts import status as hosts_status
 from provision.state.store import ClusterStore
 from provision.status import ClusterStatus
 
@@ -41,7 +42,7 @@ class Overview:
     """
 
     clusters: tuple[ClusterStatus, ...]
-    record_errors: tuple[InputError, ...]
+    record_errors: tuple[GpuctlError, ...]
     last_runs: Mapping[str, LastRun] = field(default_factory=dict)
 
     def named(self, name: str) -> tuple[ClusterStatus, ...]:
@@ -54,12 +55,29 @@ class Overview:
         return clusters
 
 
-def overview(chosen: ChosenTarget) -> Overview:
-    """Return every cluster in the target's region or in this machine's records."""
+def overview(chosen: ChosenTarget, name: str | None = None) -> Overview:
+    """Return every cluster in the target's region or in this machine's records.
+
+    With the `name` of a cluster of hosts AWS is not asked. Where there are such clusters, an error
+    of AWS is one among `record_errors`.
+    """
+    hosts_store = chosen.hosts_store()
+    names = hosts_store.hosts_names()
+    if name in names:
+        return Overview((hosts_status.status_of(name, hosts_store),), (), _last_runs(chosen))
+    hosts = tuple(hosts_status.status_of(each, hosts_store) for each in names)
     if chosen.is_lab_down():
-        return Overview((), ClusterStore(chosen.remembered()).errors())
-    store = ClusterStore(chosen.target())
-    return Overview(status.clusters(store), store.errors(), _last_runs(chosen))
+        return Overview(hosts, ClusterStore(chosen.remembered()).errors())
+    try:
+        store = ClusterStore(chosen.target())
+        rented = status.clusters(store)
+    except GpuctlError as error:
+        if not hosts:
+            raise
+        unasked = type(error)(f"rented clusters are not listed: {error.message}", error.hint)
+        return Overview(hosts, (unasked,), _last_runs(chosen))
+    every = sorted((*hosts, *rented), key=lambda cluster: cluster.name)
+    return Overview(tuple(every), store.errors(), _last_runs(chosen))
 
 
 def _last_runs(chosen: ChosenTarget) -> dict[str, LastRun]:
@@ -80,7 +98,7 @@ def clusters(chosen: ChosenTarget) -> tuple[ClusterStatus, ...]:
 
 def cluster(chosen: ChosenTarget, name: str) -> tuple[ClusterStatus, ...]:
     """Return the clusters of that name; InputError if there is none, or in another account."""
-    return overview(chosen).named(name)
+    return overview(chosen, name).named(name)
 
 
 def inventory(chosen: ChosenTarget, name: str) -> Inventory:

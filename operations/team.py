@@ -10,6 +10,8 @@ from provision.access import Access
 
 __all__ = ["Access", "Member", "grant", "members", "revoke"]
 
+_KEYS = "its users are those of the machines: add their keys there as you always do"
+
 
 @dataclass(frozen=True)
 class Member:
@@ -29,7 +31,7 @@ class Member:
 
 def members(chosen: ChosenTarget, cluster: str) -> tuple[Member, ...]:
     """Return gpuctl's own key of the cluster, then the keys of colleagues."""
-    own, grants = access.members(cluster, chosen.cluster_target(cluster))
+    own, grants = access.members(cluster, chosen.cluster_target(cluster, instead=_KEYS))
     return (
         Member(own.name, own.fingerprint, own.key),
         *(
@@ -48,7 +50,7 @@ def grant(chosen: ChosenTarget, cluster: str, key: str) -> Access:
     granted before, to any cluster. Raises InputError before any machine is changed, NodeError with
     the machines that the key has not reached.
     """
-    return access.grant(cluster, key, chosen.cluster_target(cluster))
+    return access.grant(cluster, key, chosen.cluster_target(cluster, instead=_KEYS))
 
 
 def revoke(chosen: ChosenTarget, cluster: str, key: str) -> Access:
@@ -57,4 +59,4 @@ def revoke(chosen: ChosenTarget, cluster: str, key: str) -> Access:
     Raises InputError for a key that was not granted, NodeError with the machines that may still
     have the key.
     """
-    return access.revoke(cluster, key, chosen.cluster_target(cluster))
+    return access.revoke(cluster, key, chosen.cluster_target(cluster, instead=_KEYS))

@@ -101,7 +101,7 @@ def removable(
 
 def is_removed(chosen: ChosenTarget, cluster: str, watcher: Watcher) -> bool:
     """Return whether another client has removed the cluster; note it if so."""
-    if ClusterStore(chosen.remembered()).record(cluster) is not None:
+    if chosen.is_known(cluster):
         return False
     watcher.note(f"-- cluster {cluster} is removed already")
     return True

@@ -13,7 +13,6 @@ from operations.chosen_target import ChosenTarget
 from operations.known import fetch_journal
 from operations.run_search import find_run
 from operations.watcher import LoggingWatcher, Watcher
-from provision.state.store import ClusterStore
 
 __all__ = [
     "ClusterUsage",
@@ -68,13 +67,13 @@ def find_watched(
     """
     if name is None:
         chosen.require_lab()
-        known = [record.name for record in ClusterStore(chosen.remembered()).records()]
+        known = chosen.cluster_names()
         clusters = [_cluster(chosen, each) for each in known]
         ready = tuple(cluster for cluster in clusters if cluster is not None)
         if not ready:
             raise InputError("no cluster is ready", "see `gpuctl status` for all")
         return Watched(ready)
-    if ClusterStore(chosen.remembered()).record(name) is not None:
+    if name in chosen.cluster_names():
         cluster = _cluster(chosen, name)
         if cluster is None:
             raise InputError(f"cluster {name} is not ready", f"see `gpuctl status {name}`")
@@ -111,10 +110,11 @@ def _cluster(chosen: ChosenTarget, cluster: str) -> ClusterUsage | None:
     """Return the cluster to watch; None if it is not ready."""
     try:
         store = chosen.cluster_store(cluster)
-        inventory, record = store.inventory(cluster), store.known_record(cluster)
+        inventory, record = store.inventory(cluster), store.record(cluster)
     except InputError:
         return None
-    return ClusterUsage(inventory, record.resolved.instance_type.price_usd_h)
+    price = record.resolved.instance_type.price_usd_h if record else None
+    return ClusterUsage(inventory, price)
 
 
 async def _ask(watched: Watched, watcher: Watcher) -> tuple[ClusterUsage, ...]:

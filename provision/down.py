@@ -47,7 +47,8 @@ class Teardown:
     """The report of a removal: the removed resources, the cluster's age and its cost.
 
     `cost_usd` is None if a price is not known. `id` is the cluster's, empty if somebody has removed
-    its tag. `warnings` are about records that could not be written or removed.
+    its tag. `warnings` are about records that could not be written or removed. `is_of_hosts`: the
+    machines were not rented, and `removed` are their addresses.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Teardown:
     id: str = ""
     region: str = ""
     warnings: tuple[str, ...] = ()
+    is_of_hosts: bool = False
 
 
 def down(name: str, target: Target, report: Reporter, cluster_id: str | None = None) -> Teardown:

@@ -10,11 +10,14 @@ from cli.arguments import ClusterArgument
 from cli.options import YesOption, chosen_target, output
 from cli.render import teardown as render
 from config.errors import InputError
+from config.quantities import counted
 from operations import release
 
 if TYPE_CHECKING:
     from cli.output import Output
     from operations.release import Ownership
+
+_UNVERIFIED = "--verify asks AWS what is left, and these machines are yours"
 
 
 def down(
@@ -60,7 +63,13 @@ def down(
         out.warn(f"{removal.occupancy}; it ends with the cluster")
     ends = f"{removal.occupancy}; it ends with the cluster. " if removal.occupancy else ""
     which = f" {cluster_id}" if cluster_id else ""
-    out.confirm(f"{ends}Remove cluster {cluster}{which} and everything in it?", yes)
+    what = f"cluster {cluster}{which} and everything in it"
+    if removal.hosts:
+        machines = counted(len(removal.hosts), "machine")
+        what = f"everything that gpuctl wrote on {machines} of cluster {cluster}"
+        if verify:
+            raise InputError(_UNVERIFIED, "leave it out: `down` says what it removed, and where")
+    out.confirm(f"{ends}Remove {what}?", yes)
     ownership = release.check_owner(chosen, cluster, cluster_id=cluster_id, owner=owner)
     if ownership is not None:
         _ask_for_name(ownership, out)

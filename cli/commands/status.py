@@ -34,9 +34,9 @@ def status(
     """
     chosen, out = chosen_target(context), output(context)
     if watch:
-        out.watch(lambda: _lines(operation.overview(chosen), cluster))
+        out.watch(lambda: _lines(operation.overview(chosen, cluster), cluster))
         return
-    overview = operation.overview(chosen)
+    overview = operation.overview(chosen, cluster)
     lines = _lines(overview, cluster)
     for error in overview.record_errors:
         out.warn(str(error))

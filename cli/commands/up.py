@@ -17,18 +17,21 @@ from cli.options import (
     chosen_target,
     output,
 )
+from cli.render import hosts as render_hosts
 from cli.render import plan as render
 from cli.render import proposal as proposal_text
+from config.cluster import hosts_file
 from config.command_text import command_text
 from config.errors import GpuctlError, InputError
 from config.loading import load, substitutions
-from config.quantities import money
-from operations import lease, new_files, proposal, rent, status
+from config.quantities import counted, money
+from operations import hosts, lease, new_files, proposal, rent, status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cli.output import Output
+    from config.cluster.hosts_file import HostsCluster
     from operations.chosen_target import ChosenTarget
     from operations.rent import FleetPlan, Inventory
 
@@ -56,11 +59,19 @@ def up(
     no_lease: Annotated[
         bool, typer.Option("--no-lease", help="Without `lifetime`: it ends only with `down`.")
     ] = False,
+    accept_new_host_keys: Annotated[
+        bool,
+        typer.Option(
+            "--accept-new-host-keys", help="With `hosts`: accept unknown host keys, and pin them."
+        ),
+    ] = False,
 ) -> None:
     """Create or change a cluster, and wait until it is ready.
 
     With --for gpuctl proposes the cluster that a run needs, with its cost. With a FILE it writes
     the proposal there and goes on as `up FILE`; without one it prints it and creates nothing.
+
+    With `hosts` in the FILE the machines are yours: gpuctl shows what it writes on them, and asks.
 
     $ gpuctl up cluster.yaml
     $ gpuctl up --for train.yaml
@@ -84,11 +95,19 @@ def up(
         out.note(f"-- written to {file}")
     if file is None:
         context.fail("Missing argument 'FILE'.")
-    cluster = load.load_cluster(file, out.complain)
-    if no_lease:
-        cluster = lease.without_lease(cluster)
-    else:
-        cluster = ask_for_lease(chosen, lease.with_lifetime(chosen, cluster), out, yes=yes)
+    cluster = load.load_any_cluster(file, out.complain)
+    if isinstance(cluster, hosts_file.HostsCluster):
+        options = {"--refresh": refresh, "--replace": replace, "--no-lease": no_lease}
+        _refuse(options, "is for clusters that gpuctl rents, and this file has `hosts`")
+        _up_hosts(chosen, cluster, out, accept=accept_new_host_keys, yes=yes)
+        return
+    why = "is for files with `hosts`: AWS gives the host keys of rented machines"
+    _refuse({"--accept-new-host-keys": accept_new_host_keys}, why)
+    cluster = (
+        lease.without_lease(cluster)
+        if no_lease
+        else ask_for_lease(chosen, lease.with_lifetime(chosen, cluster), out, yes=yes)
+    )
     with out.progress() as view:
         fleet_plan = rent.plan(
             chosen, cluster, refresh=refresh, replace=replace or (), watcher=view
@@ -103,6 +122,29 @@ def up(
     with out.progress() as view:
         inventory = rent.up(chosen, fleet_plan, watcher=view)
     _show_ready(chosen, inventory, fleet_plan, out)
+
+
+def _refuse(options: "Mapping[str, object]", why: str) -> None:
+    """Raise InputError for the first option that was given."""
+    for option, value in options.items():
+        if value:
+            raise InputError(f"{option} {why}", "leave it out")
+
+
+def _up_hosts(
+    chosen: "ChosenTarget", cluster: "HostsCluster", out: "Output", *, accept: bool, yes: bool
+) -> None:
+    with out.progress() as view:
+        plan = hosts.plan(chosen, cluster, accept_new_host_keys=accept, watcher=view)
+    if not out.as_json and not (out.is_quiet and yes):  # nobody is asked about it
+        out.show(render_hosts.plan_json(plan), render_hosts.plan_lines(plan))
+    machines = counted(len(plan.hosts), "machine")
+    keys = ", and accept their new host keys" if plan.accepted else ""
+    out.confirm(f"Write this on {machines}{keys}?", yes)
+    with out.progress() as view:
+        inventory = hosts.up(chosen, plan, watcher=view)
+    lines = render_hosts.ready_lines(inventory, out.program)
+    out.show(inventory.model_dump(mode="json"), lines)
 
 
 def _show_ready(

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from config.quantities import elapsed, money
+from config.quantities import counted, elapsed, money
 
 if TYPE_CHECKING:
     from cli.output import Output
@@ -68,6 +68,9 @@ def note_teardown(teardown: "Teardown", out: "Output") -> None:
 
 def teardown_text(teardown: "Teardown") -> str:
     """Return the line about the removal: the number of resources, and the cluster's cost."""
+    if teardown.is_of_hosts:
+        machines = counted(len(teardown.removed), "machine")
+        return f"Cluster {teardown.name} is gone: nothing of gpuctl is left on {machines}."
     cost = "cost unknown" if teardown.cost_usd is None else f"about {money(teardown.cost_usd)}"
     return (
         f"Cluster {teardown.name} is gone: {len(teardown.removed)} resources removed, "

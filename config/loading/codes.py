@@ -80,7 +80,7 @@ CODES: dict[str, Code] = {
     "E106": Code(
         "Neither a cluster file nor a run file.",
         "name: demo",
-        remedy="Add `instance_type` (a cluster file) or `type` (a run file).",
+        remedy="Add `instance_type` or `hosts` (a cluster file), or `type` (a run file).",
     ),
     "E107": Code(
         "A run file given to a command for clusters, or the reverse.",
@@ -256,6 +256,16 @@ CODES: dict[str, Code] = {
         "NVIDIA's open driver, which the images have, supports no GPU before Turing.",
         remedy="Choose a newer type, or name an image of yours (ami-…) with NVIDIA's proprietary"
         " driver, of branch 580 or older.",
+    ),
+    "E232": Code(
+        "A key for rented clusters in a file with `hosts`.",
+        "{hosts: [{address: gpu1}], instance_type: p5.48xlarge}",
+        remedy="Remove the key, or `hosts`.",
+    ),
+    "E233": Code(
+        "Hosts that contradict each other.",
+        "hosts: [{address: gpu1}, {address: gpu1}]",
+        remedy="Write each host once, and `internal` for one host at a time.",
     ),
     "E241": Code(
         "A path of `files` or `outputs` that cannot be in the working folder.",

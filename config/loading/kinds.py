@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from config.cluster.cluster_file import Cluster
+from config.cluster.hosts_file import HostsCluster
 from config.loading.formats import format_of
 from config.loading.manifests import is_manifest
 from config.run.run_file import RUN_TYPES
@@ -23,7 +24,7 @@ def kind_of(data: Any) -> Kind | None:
     """Return the kind of file that has such keys, even misspelled; None if none or both fit."""
     if not isinstance(data, dict):
         return None
-    cluster = set(Cluster.model_fields)
+    cluster = {*Cluster.model_fields, *HostsCluster.model_fields}
     run = {key for model in RUN_TYPES.values() for key in model.model_fields}
     meant = [
         [key] if key in cluster | run else get_close_matches(key, cluster | run, n=1, cutoff=0.75)

@@ -12,6 +12,8 @@ from pydantic import ValidationError
 
 from config.cluster.cluster_file import Cluster
 from config.cluster.cluster_rules import ambiguous_mistakes, cluster_mistakes
+from config.cluster.hosts_file import HostsCluster
+from config.cluster.hosts_rules import hosts_mistakes
 from config.diagnostic import Diagnostic
 from config.errors import InvalidFiles
 from config.loading.formats import IGNORED, Reading, format_of
@@ -44,9 +46,17 @@ def ignore(_: str) -> None:
 def load_cluster(path: Path, warn: Warn = ignore) -> Cluster:
     """Return the cluster that the file describes; `warn` gets each warning about a valid file.
 
-    Raises InvalidFiles with every error, InputError for a file that cannot be read.
+    Raises InvalidFiles with every error, also for a file with `hosts`, and InputError for a file
+    that cannot be read.
     """
-    return _load(path, "cluster", _cluster, warn)
+    return _load(path, "cluster", _rented, warn)
+
+
+def load_any_cluster(path: Path, warn: Warn = ignore) -> Cluster | HostsCluster:
+    """Return the cluster, also one of hosts; the rest is as for `load_cluster`."""
+    cluster = _load(path, "cluster", _cluster, warn)
+    assert isinstance(cluster, (Cluster, HostsCluster))
+    return cluster
 
 
 def load_run(
@@ -141,9 +151,25 @@ def fold_ignored(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     return [diagnostic for diagnostic in every if diagnostic not in ignored] + [folded]
 
 
-def _cluster(document: Document) -> tuple[Cluster | None, list[Diagnostic]]:
+def _cluster(document: Document) -> tuple[Cluster | HostsCluster | None, list[Diagnostic]]:
     """Return the model, or None; and all diagnostics."""
+    if _HOSTS in document.data:
+        return _validated(document, HostsCluster, document.data, hosts_mistakes(document.data))
     return _validated(document, Cluster, document.data, cluster_mistakes(document.data))
+
+
+def _rented(document: Document) -> tuple[Cluster | None, list[Diagnostic]]:
+    """Return the model of a cluster that gpuctl rents, or None; and all diagnostics."""
+    cluster, diagnostics = _cluster(document)
+    if isinstance(cluster, HostsCluster) or _HOSTS in document.data:
+        message = "this cluster is of machines that exist: gpuctl rents and prices nothing for it"
+        hint = "`gpuctl up FILE` shows what it writes on them, and asks"
+        refused = document.locate(Mistake("E107", message, hint, (_HOSTS,), on_key=True))
+        return None, [*diagnostics, refused]
+    return cluster, diagnostics
+
+
+_HOSTS = "hosts"
 
 
 def _run(
@@ -210,7 +236,7 @@ def _kindless(document: Document) -> Diagnostic:
         message, hint = "the file is not a mapping", "write keys and values: name: demo"
         return document.locate(Mistake("E105", message, hint))
     message = "this is neither a cluster file nor a run file"
-    hint = "a cluster file has 'instance_type', a run file has 'type' and 'commands'"
+    hint = "a cluster file has 'instance_type' or 'hosts', a run file has 'type' and 'commands'"
     return document.locate(Mistake("E106", message, hint))
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from config.cluster import cluster_file
+from config.cluster import cluster_file, hosts_file
 from config.loading.formats import formats
 from config.mistakes import MOST_MISTAKES, REFUSED, Mistake, Path, path_text
 from config.models import MAPPING, SCALAR
@@ -25,7 +25,7 @@ from config.yaml.hints import choice_hint, describe_value, names_hint, quote
 from config.yaml.marked_yaml import Document
 
 _KEY = "[key]"  # pydantic puts it after the key in `loc` if the key itself is wrong
-_FORMS = cluster_file.FORMS | run_file.FORMS
+_FORMS = cluster_file.FORMS | hosts_file.FORMS | run_file.FORMS
 
 
 def translate_errors(

@@ -151,6 +151,15 @@ def _implementation_installed(situation: Situation) -> Iterator[Violation]:
         )
 
 
+def _nodes_may_end(situation: Situation) -> Iterator[Violation]:
+    if situation.run.on_stop == "destroy" and not situation.inventory.is_rented:
+        yield Violation(
+            f"on_stop is destroy, and cluster {situation.inventory.cluster} is of machines that"
+            " gpuctl does not rent: it does not end them",
+            "set `on_stop: keep`",
+        )
+
+
 def _values_fit(situation: Situation) -> Iterator[Violation]:
     merged = {name: text for own in situation.variables for name, text in own.values.items()}
     for name, value in merged.items():
@@ -222,6 +231,12 @@ RULES = (
         " gpuctl does not check runs with an `image` or their own PATH.",
         "Choose an installed one, set PATH in `env`, or use an `image`.",
         _implementation_installed,
+    ),
+    Rule(
+        "`on_stop: destroy` needs a cluster that gpuctl rents.",
+        "Its nodes power off at the run's end; machines that people have (`hosts`) must not.",
+        "Set `on_stop: keep`.",
+        _nodes_may_end,
     ),
     Rule(
         f"No variable is longer than {LONGEST} bytes, including its name.",

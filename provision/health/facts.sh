@@ -117,7 +117,7 @@ if [ "$form" = full ]; then
   section versions 15 bash -c versions
   # shellcheck disable=SC2086  # a list of names
   section names 10 getent hosts $names
-  section verify 90 "$verify"
+  [ -z "$verify" ] || section verify 90 "$verify"
 fi
 quick_section clock-end date +%s.%N
 exit 0

@@ -27,7 +27,7 @@ class Expected:
 
     `model` is the GPU's name in the catalogue, empty if unknown; `nvlinks` the links of a GPU, 0
     without NVSwitch; `has_gpudirect` whether EFA reaches the GPUs' memory on this type. `addresses`
-    are the cluster's nodes by name.
+    are the cluster's nodes by name. `has_checks`: a set-up by gpuctl has left its checks there.
     """
 
     gpus: int = 0
@@ -36,6 +36,7 @@ class Expected:
     efa: int = 0
     has_gpudirect: bool = False
     addresses: Mapping[str, str] = field(default_factory=dict)
+    has_checks: bool = True
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from config.catalogue.instance_types import catalogue
@@ -17,6 +18,8 @@ from provision.health.rules.system import IN_TIME
 from provision.setup.reach import reach_every_node
 from provision.setup.software.gpu_hardware import hardware
 from provision.setup.software.script import DEBIAN
+from provision.state.hosts_record import HostsRecord
+from provision.state.record import ClusterRecord
 
 if TYPE_CHECKING:
     from nodes.kept_connections import KeptConnections
@@ -47,10 +50,36 @@ def expectation(resolved: Resolved, inventory: Inventory) -> Expected:
     )
 
 
+def expectation_of(inventory: Inventory) -> Expected:
+    """Return what machines that people have must show: what they had in common at `up`."""
+    gpus, efa = {node.gpus for node in inventory.nodes}, {node.efa for node in inventory.nodes}
+    return Expected(
+        gpus=gpus.pop() if len(gpus) == 1 else 0,
+        efa=efa.pop() if len(efa) == 1 else 0,
+        addresses={node.name: node.private_ip for node in inventory.nodes},
+        has_checks=False,
+    )
+
+
+@dataclass(frozen=True)
+class Checklist:
+    """What to check on a cluster's nodes, and the folders whose free space counts."""
+
+    expected: Expected
+    folders: tuple[str, ...] = ()
+
+
+def checklist(record: ClusterRecord | HostsRecord, inventory: Inventory) -> Checklist:
+    """Return what to check on the nodes of a cluster, rented or not."""
+    if isinstance(record, HostsRecord):
+        return Checklist(expectation_of(inventory))
+    return Checklist(expectation(record.resolved, inventory), folders(record.resolved))
+
+
 async def full_check(
     connections: "Connections | KeptConnections",
     inventory: Inventory,
-    resolved: Resolved,
+    checks: Checklist,
     *,
     is_ready: bool = True,
 ) -> tuple[Finding, ...]:
@@ -59,8 +88,8 @@ async def full_check(
     Without `is_ready` the last `up` failed, and may not have given the nodes each other's names and
     keys: those rules are left out.
     """
-    expected = expectation(resolved, inventory)
-    fleet = await gather(connections, inventory.nodes, expected, "full", folders(resolved))
+    expected = checks.expected
+    fleet = await gather(connections, inventory.nodes, expected, "full", checks.folders)
     if not is_ready:
         return findings_at_up(fleet)
     unreached = await _unreached(connections, inventory, fleet)
@@ -70,25 +99,22 @@ async def full_check(
 async def deep_check(
     connections: "Connections | KeptConnections",
     inventory: Inventory,
-    resolved: Resolved,
+    checks: Checklist,
     slow: Mapping[str, str],
 ) -> tuple[Finding, ...]:
     """Return what the rules of `--deep` find; `slow` are nodes that a bisect named, with why."""
-    expected = expectation(resolved, inventory)
-    seen = await gather(connections, inventory.nodes, expected, "deep")
-    fleet = AllFacts(expected, seen.answers, slow=slow)
+    seen = await gather(connections, inventory.nodes, checks.expected, "deep")
+    fleet = AllFacts(checks.expected, seen.answers, slow=slow)
     return findings(fleet, (IN_TIME, *DEEP_RULES))
 
 
 async def short_check(
     connections: "Connections | KeptConnections",
     nodes: Sequence[Node],
-    inventory: Inventory,
-    resolved: Resolved,
+    checks: Checklist,
 ) -> tuple[Finding, ...]:
     """Return what the rules for the time before a run find on these nodes."""
-    expected = expectation(resolved, inventory)
-    fleet = await gather(connections, nodes, expected, "short", folders(resolved))
+    fleet = await gather(connections, nodes, checks.expected, "short", checks.folders)
     return findings(fleet, (rule for rule in RULES if rule.is_short))
 
 

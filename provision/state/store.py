@@ -21,6 +21,7 @@ from config.target import Target
 from nodes.inventory import Inventory, save
 from provision.state import shared
 from provision.state.cluster_lock import cluster_lock, is_locked
+from provision.state.hosts_record import HOSTS_RECORD, HostsRecord
 from provision.state.record import ClusterRecord, unknown_cluster
 from provision.state.shared import SharedFiles, cluster_folder
 
@@ -97,6 +98,38 @@ class ClusterStore:
             raise unknown_cluster(name, (known.name for known in self.records()))
         return record
 
+    def find(self, name: str) -> ClusterRecord | HostsRecord | None:
+        """Return the record of a cluster, also of one of hosts; None without one."""
+        return self.hosts_record(name) or self.record(name)
+
+    def known(self, name: str) -> ClusterRecord | HostsRecord:
+        """Return the record of a cluster, also of one of hosts; the rest is as `known_record`."""
+        return self.hosts_record(name) or self.known_record(name)
+
+    def hosts_record(self, name: str) -> HostsRecord | None:
+        """Return the record of a cluster of hosts, or None; InputError if it cannot be read."""
+        path = self.folder(name) / HOSTS_RECORD
+        try:
+            return HostsRecord.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError) as error:
+            why = first_mistake(error) if isinstance(error, ValidationError) else str(error)
+            raise InputError(
+                f"the record {path} cannot be read: {why.splitlines()[0]}",
+                "restore it, or repeat `gpuctl up FILE`",
+            ) from error
+
+    def hosts_names(self) -> tuple[str, ...]:
+        """Return the names of the clusters of hosts, in their order."""
+        files = self.target.clusters.glob(f"*/{HOSTS_RECORD}")
+        return tuple(sorted(path.parent.name for path in files))
+
+    def write_hosts(self, record: HostsRecord) -> None:
+        """Write the record of a cluster of hosts to disk, whole or not at all."""
+        path = self.folder(record.name) / HOSTS_RECORD
+        write_whole(path, record.model_dump_json(indent=2))
+
     def last_known(self, name: str) -> ClusterRecord | None:
         """Return what is known of the cluster for its removal, also if the disk is full.
 
@@ -171,7 +204,7 @@ class ClusterStore:
 
     def inventory(self, name: str) -> Inventory:
         """Return the inventory of a cluster; raise InputError if it is unknown or not ready."""
-        record, folder = self.known_record(name), self.folder(name)
+        record, folder = self.known(name), self.folder(name)
         self._files.pull(name, (shared.INVENTORY, shared.HOST_KEYS))
         try:
             inventory = Inventory.model_validate_json((folder / shared.INVENTORY).read_bytes())

@@ -9,6 +9,7 @@ from config.loading.codes import CODES
 from config.loading.load import check, load_cluster, load_run
 from config.run.run_file import Task
 from tests.config.command_cases import CLOSE, COMMAND_CASES, GOOD_COMMANDS
+from tests.config.hosts_cases import HOSTS_CASES
 from tests.config.launcher_cases import LAUNCHER_CASES, OTHER_COMMANDS
 from tests.config.length_cases import LENGTH_CASES
 from tests.config.notify_cases import NOTIFY_CASES
@@ -113,7 +114,7 @@ CASES: list[tuple[str, list[str]]] = [
         "name: demo\nnodes: 2\n",
         [
             "1:1: E106 this is neither a cluster file nor a run file; a cluster file has"
-            " 'instance_type', a run file has 'type' and 'commands'"
+            " 'instance_type' or 'hosts', a run file has 'type' and 'commands'"
         ],
     ),
     (
@@ -369,6 +370,7 @@ CASES: list[tuple[str, list[str]]] = [
     *LENGTH_CASES,
     *NOTIFY_CASES,
     *SHAPE_CASES,
+    *HOSTS_CASES,
     *STORAGE_CASES,
     *RUN_CASES,
     *SWEEP_CASES,

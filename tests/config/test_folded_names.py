@@ -32,6 +32,7 @@ def test_fold(names: tuple[str, ...], folded: str) -> None:
         ("node1, node0", ("node1", "node0")),
         ("node[1,1],node1", ("node1",)),
         ("node[3-3]", ("node3",)),
+        ("gpu[1-2].example.org", ("gpu1.example.org", "gpu2.example.org")),
     ],
 )
 def test_expand(text: str, names: tuple[str, ...]) -> None:

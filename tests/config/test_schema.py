@@ -32,6 +32,12 @@ def test_every_stack_is_valid_for_gpuctl_and_for_editors(stack: Path) -> None:
     assert is_valid(kind, stack.read_text())
 
 
+def test_editors_know_files_with_hosts() -> None:
+    assert is_valid("cluster", "{name: lab7, hosts: [{address: gpu1}], user: ubuntu}")
+    assert not is_valid("cluster", "{name: lab7, hosts: [{address: gpu1}], nodes: 2}")
+    assert not is_valid("cluster", "{name: lab7, hosts: [{user: ubuntu}]}")
+
+
 def test_editors_know_the_keys_of_dstacks_tasks() -> None:
     assert is_valid("run", f"{RUN}resources: {{gpu: 8}}\nretry: true\n")
     assert not is_valid("run", f"{RUN}colour: red\n")
@@ -137,8 +143,9 @@ def test_the_run_schema_has_a_branch_for_every_type() -> None:
 
 def test_every_key_of_every_mapping_is_described() -> None:
     def undescribed(schema: dict[str, Any]) -> Iterator[str]:
-        for mapping in (schema, *schema["$defs"].values()):
-            for key, field in mapping["properties"].items():
+        parts = (schema.get(name, {}) for name in ("then", "else"))
+        for mapping in (schema, *parts, *schema["$defs"].values()):
+            for key, field in mapping.get("properties", {}).items():
                 reference = field.get("$ref", "").rpartition("/")[2]
                 if not (field.get("description") or schema["$defs"][reference].get("description")):
                     yield key

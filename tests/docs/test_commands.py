@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from config.cluster.cluster_file import Cluster
-from config.loading.load import check, load_cluster, load_run
+from config.loading.load import check, load_any_cluster, load_cluster, load_run
 from engine.plan.modes.job import node_range
 from engine.plan.proposal import propose
 from lab.fault_kinds import parse
@@ -84,7 +84,7 @@ def test_gpuctl(command: Command, folder_of: Folder, monkeypatch: pytest.MonkeyP
     if given.get("for_") is not None:
         propose(load_run(given["for_"]))
     elif path in (("plan",), ("up",)):
-        load_cluster(given["file"])
+        (load_cluster if path == ("plan",) else load_any_cluster)(given["file"])
     elif path == ("run",):
         run = load_run(folder / "run.yaml" if str(given["file"]) == "FILE" else given["file"])
         for cluster in _made(command):
@@ -110,7 +110,8 @@ def _names(command: Command, folder: Path) -> set[str]:
     if made := {cluster.name for cluster in _made(command)}:
         return made
     files = [*folder.glob("*.yaml"), *(HOME / "stacks").glob("*.yaml")]
-    return {load_cluster(f).name for f in files if "instance_type:" in f.read_text()}
+    kinds = ("instance_type:", "hosts:")
+    return {load_any_cluster(f).name for f in files if any(k in f.read_text() for k in kinds)}
 
 
 @_of("make")

@@ -49,6 +49,9 @@ NOT_RUN = {
     r"gpuctl (--lab )?(bisect|lab fault (set|clear) slow|report nccl-tests bisect).*": (
         "tests/e2e/test_bisect.py"
     ),
+    r"gpuctl (up lab7.yaml|(status|down) lab7|run run.yaml --cluster lab7)": (
+        "tests/hosts/test_own_machines.py"
+    ),
     r"gpuctl run job.yaml.*": "tests/e2e/pair/test_foreign_files.py runs manifests",
     r"gpuctl (validate|run) task.yaml.*": "tests/e2e/pair/test_foreign_files.py runs tasks",
     r"gpuctl run train.dstack.yml --strict": "the same run as with --dry-run",

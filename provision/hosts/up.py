@@ -1,0 +1,320 @@
+"""The way of `gpuctl up` for a file with `hosts`: examine the machines, write, verify."""
+
+import asyncio
+import getpass
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from config.cluster.hosts_file import Host, HostsCluster
+from config.errors import GpuctlError, InputError, NodeError
+from config.files import write_whole
+from config.folded_names import fold
+from config.progress import Progress, Reporter, State
+from nodes.identity import cluster_key
+from nodes.inventory import OWN_MACHINES, Inventory, Node
+from nodes.keys import ensure_key
+from nodes.openssh import known_hosts_name
+from nodes.public_keys import fingerprint
+from nodes.ssh import Connections, connect
+from nodes.ssh_hosts import refresh_hosts
+from nodes.users_ssh import Login, Route, route, run_as_root
+from provision.health.gather import gather
+from provision.health.model import AllFacts
+from provision.hosts.footprint import described, writing
+from provision.hosts.machine import Machine, examination, problems, read
+from provision.setup.node_hardware import read as read_hardware
+from provision.setup.node_hardware import script as hardware_script
+from provision.setup.node_health import expectation_of, findings_at_up
+from provision.setup.nodes_key import ensure_nodes_key
+from provision.setup.reach import reach_every_node
+from provision.state.hosts_record import HostsRecord, new_hosts_record
+from provision.state.store import ClusterStore
+
+LIMIT_S = 60.0
+"""Seconds of a script on a machine."""
+
+ACCEPTED = "accepted_hosts"
+"""The file in the cluster's folder with host keys that the user has accepted for gpuctl alone."""
+
+_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class ExaminedHost:
+    """A machine as the file names it, as ssh reaches it, and as it describes itself."""
+
+    host: Host
+    route: Route
+    machine: Machine
+
+    @property
+    def internal(self) -> str:
+        """Return the address that the other nodes use."""
+        return self.machine.internal(self.host.internal)
+
+
+@dataclass(frozen=True)
+class HostsPlan:
+    """What `up` is about to write, on machines that can be nodes.
+
+    `accepted` are the lines of known_hosts of new host keys: to go on is to accept them.
+    """
+
+    file: HostsCluster
+    id: str
+    hosts: tuple[ExaminedHost, ...]
+    accepted: str = ""
+
+    @property
+    def new_host_keys(self) -> tuple[tuple[str, str], ...]:
+        """Return the name and fingerprint of each host key that is accepted."""
+        lines = (line.split() for line in self.accepted.splitlines())
+        return tuple(
+            (words[0], f"{words[1]} {fingerprint(' '.join(words[1:3]))}") for words in lines
+        )
+
+    @property
+    def footprint(self) -> tuple[tuple[str, str], ...]:
+        """Return the path of everything that is written on each machine, and what it is for."""
+        return described(self.hosts[0].machine.home)
+
+
+def plan(
+    cluster: HostsCluster, store: ClusterStore, report: Reporter, *, accept_new: Path | None = None
+) -> HostsPlan:
+    """Examine all machines at once, and change nothing on them.
+
+    With `accept_new`, the path of a new file, unknown host keys are accepted and written there.
+    Raises NodeError with a line for each problem of a machine, InputError for a file that has other
+    machines than the cluster.
+    """
+    before = store.hosts_record(cluster.name)
+    cluster_id = before.id if before else uuid.uuid4().hex[:12]
+    kept = store.folder(cluster.name) / ACCEPTED
+    if accept_new is not None and kept.exists():
+        accept_new.write_text(kept.read_text())
+    accepted = accept_new or (kept if kept.exists() else None)
+    logins = [login(host, accepted) for host in cluster.machines]
+    answers = asyncio.run(_examine_all(logins, report))
+    lines, hosts = [], []
+    for host, answer in zip(cluster.machines, answers, strict=True):
+        if isinstance(answer, GpuctlError):
+            lines.append(str(answer))
+            continue
+        hosts.append(ExaminedHost(host, *answer))
+        unfit = problems(answer[1], host.internal, cluster_id)
+        lines += [f"{host.address}: {text}" for text in unfit]
+    lines += _twice(hosts)
+    if lines:
+        raise NodeError("\n".join(lines), "")
+    if before is not None:
+        _check_same(before, hosts, store)
+    text = accept_new.read_text() if accept_new is not None and accept_new.exists() else ""
+    return HostsPlan(cluster, cluster_id, tuple(hosts), text)
+
+
+def login(host: Host, accepted: Path | None) -> Login:
+    """Return how the user's ssh logs in to a host."""
+    return Login(host.address, host.user, host.port, host.identity, host.jump, accepted)
+
+
+async def _examine_all(
+    logins: Sequence[Login], report: Reporter
+) -> list[tuple[Route, Machine] | GpuctlError]:
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def examine(each: Login) -> tuple[Route, Machine] | GpuctlError:
+        async with places:
+            report(Progress("examine", each.address, "running"))
+            try:
+                answer = await _examine(each)
+            except GpuctlError as error:
+                report(Progress("examine", each.address, "failed", error.message))
+                return error
+            report(Progress("examine", each.address, "done", answer[1].text))
+            return answer
+
+    return await asyncio.gather(*(examine(each) for each in logins))
+
+
+async def _examine(each: Login) -> tuple[Route, Machine]:
+    way = await route(each)
+    done = await run_as_root(each, examination(), LIMIT_S)
+    machine = read(done.stdout)
+    if machine is None:
+        raise NodeError(
+            f"{each.address}: gpuctl cannot act as root there: {done.complaint}",
+            "log in as root, or let the user call `sudo` without a password",
+        )
+    return way, machine
+
+
+def _twice(hosts: Sequence[ExaminedHost]) -> Iterator[str]:
+    """Yield the machines that the file names twice, by two addresses."""
+    known: dict[str, str] = {}
+    for each in hosts:
+        key = f"{each.machine.id} {each.internal}"
+        if key in known:
+            yield f"{each.host.address}: it is the machine of {known[key]} too: remove one"
+        known.setdefault(key, each.host.address)
+
+
+def _check_same(before: HostsRecord, hosts: Sequence[ExaminedHost], store: ClusterStore) -> None:
+    """Raise InputError if the cluster had other machines: what was written there would stay."""
+    had = [host.address for host in before.file.machines]
+    has = [each.host.address for each in hosts]
+    if had != has:
+        raise InputError(
+            f"cluster {before.name} is of {fold(had)}, and the file has {fold(has)}",
+            f"remove what gpuctl wrote there first: `gpuctl down {before.name}`; then repeat `up`",
+        )
+
+
+def up(hosts_plan: HostsPlan, store: ClusterStore, report: Reporter) -> Inventory:
+    """Write on the machines what the plan says, verify them as nodes, and return the inventory.
+
+    The record is on disk before anything is written on a machine. After a failure what was written
+    stays; the error says how to remove it.
+    """
+    name = hosts_plan.file.name
+    with store.lock(name, "gpuctl up"):
+        before = store.hosts_record(name)
+        created = before.created if before else datetime.now(UTC)
+        record = new_hosts_record(hosts_plan.file, hosts_plan.id, created)
+        store.write_hosts(record)
+        with _record_failure(record, store):
+            inventory = _inventory(hosts_plan, store)
+            _keep_host_keys(hosts_plan, inventory)
+            inventory = asyncio.run(_make_nodes(hosts_plan, inventory, report))
+            store.save_inventory(inventory)
+            refresh_hosts(inventory)
+            store.write_hosts(record.now("ready"))
+        return inventory
+
+
+def _inventory(hosts_plan: HostsPlan, store: ClusterStore) -> Inventory:
+    return Inventory(
+        cluster=hosts_plan.file.name,
+        region="",
+        zone="",
+        instance_type=OWN_MACHINES,
+        bastion=None,
+        nodes=tuple(
+            Node(
+                rank=rank,
+                name=f"node{rank}",
+                instance_id=each.machine.id,
+                private_ip=each.internal,
+                public_ip="" if each.route.address == each.internal else each.route.address,
+                port=each.route.port,
+                proxy=each.route.proxy,
+                gpus=each.machine.gpus,
+                slots=each.machine.gpus or 1,
+            )
+            for rank, each in enumerate(hosts_plan.hosts)
+        ),
+        folder=store.folder(hosts_plan.file.name),
+    )
+
+
+def _keep_host_keys(hosts_plan: HostsPlan, inventory: Inventory) -> None:
+    """Pin each machine's key. It said it itself, after ssh had verified it by the user's keys."""
+    pinned = {
+        known_hosts_name(node.address, node.port): each.machine.host_key
+        for node, each in zip(inventory.nodes, hosts_plan.hosts, strict=True)
+    }
+    text = "".join(f"{name} {key}\n" for name, key in pinned.items())
+    write_whole(inventory.folder / "known_hosts", text)
+    if hosts_plan.accepted:
+        write_whole(inventory.folder / ACCEPTED, hosts_plan.accepted)
+
+
+async def _make_nodes(hosts_plan: HostsPlan, inventory: Inventory, report: Reporter) -> Inventory:
+    await _write(hosts_plan, inventory, report)
+    async with connect(inventory) as connections:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(_ask_for_hardware(connections, node, report))
+                for node in inventory.nodes
+            ]
+        inventory = inventory.model_copy(update={"nodes": tuple(task.result() for task in tasks)})
+        expected = expectation_of(inventory)
+        _check_health(await gather(connections, inventory.nodes, expected, "full"), report)
+        await reach_every_node(connections, inventory, report)
+    return inventory
+
+
+async def _write(hosts_plan: HostsPlan, inventory: Inventory, report: Reporter) -> None:
+    name, folder = inventory.cluster, inventory.folder
+    keys = ensure_key(cluster_key(folder), f"gpuctl {name}"), ensure_nodes_key(folder, name)
+    mark = (
+        f"{hosts_plan.id} {name} of {getpass.getuser()}@{socket.gethostname()},"
+        f" written {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC"
+    )
+    names = [each.machine.name for each in hosts_plan.hosts]
+    known = [(each.machine.port, each.machine.host_key) for each in hosts_plan.hosts]
+    file = folder / ACCEPTED
+    accepted = file if file.exists() else None
+
+    async def write(node: Node, each: ExaminedHost) -> str:
+        report(Progress("write", node.name, "running"))
+        script = writing(node, inventory.nodes, names, each.machine.home, mark, keys, known)
+        try:
+            done = await run_as_root(login(each.host, accepted), script, LIMIT_S)
+        except NodeError as error:
+            report(Progress("write", node.name, "failed", error.message))
+            return f"{node.name}: {error}"
+        state: State = "done" if done.exit_status == 0 else "failed"
+        report(Progress("write", node.name, state, done.complaint if done.exit_status else ""))
+        return f"{node.name} ({each.host.address}): {done.complaint}" if done.exit_status else ""
+
+    pairs = zip(inventory.nodes, hosts_plan.hosts, strict=True)
+    lines = await asyncio.gather(*(write(*pair) for pair in pairs))
+    if any(lines):
+        raise NodeError("\n".join(filter(None, lines)), "")
+
+
+async def _ask_for_hardware(connections: Connections, node: Node, report: Reporter) -> Node:
+    report(Progress("verify", node.name, "running"))
+    done = await connections.run(node, "bash -l -s", stdin=hardware_script(node), timeout=LIMIT_S)
+    return read_hardware(node, done.stdout)
+
+
+def _check_health(fleet: AllFacts, report: Reporter) -> None:
+    """Report what the rules of health find; raise NodeError if a node is not fit for jobs."""
+    findings = findings_at_up(fleet)
+    for name in fleet.answers:
+        own = [finding for finding in findings if finding.node == name]
+        state: State = "failed" if any(finding.is_grave for finding in own) else "done"
+        report(Progress("verify", name, state, "; ".join(finding.text for finding in own)))
+    grave = [f"{each.node}: {each.text}" for each in findings if each.is_grave]
+    if grave:
+        raise NodeError("\n".join(grave), "docs/look-up/health-rules.md has every check")
+
+
+@contextmanager
+def _record_failure(record: HostsRecord, store: ClusterStore) -> Iterator[None]:
+    """Write a failure of the block into the record, and say how to remove what was written."""
+    try:
+        yield
+    except BaseException as error:
+        ours = _first(error)
+        why = ours.message.partition("\n")[0] if ours else "interrupted"
+        store.write_hosts(record.now("failed", why))
+        if ours is None:
+            raise
+        remedy = f"`gpuctl down {record.name}` removes what was written on the machines"
+        raise ours.with_added_hint(remedy, "\n") from error
+
+
+def _first(error: BaseException) -> GpuctlError | None:
+    """Return the error for the user, also the first one of a group; None for another one."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error if isinstance(error, GpuctlError) else None

@@ -1,0 +1,240 @@
+"""A cluster of machines that people have: the installed command, from `up` to `down`."""
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import COMMAND, ROOT
+from tests.evidence import note
+from tests.lab.conftest import Boot, Booted
+
+pytestmark = pytest.mark.lab
+
+_TREE = r"""
+cd / && find etc root home opt srv usr/local var tmp -xdev \
+  ! -path 'var/log/*' ! -path 'var/lib/systemd/*' ! -path 'tmp/systemd-private-*' \
+  ! -path 'var/tmp/systemd-private-*' ! -path 'var/cache/*' ! -path 'var/lib/cloud/*' \
+  ! -name '__pycache__' ! -name '*.pyc' -printf '%p %y %m %U:%G|%l|' \
+  \( -type f -exec sha256sum {} \; -o -printf '\n' \) | sed 's/  .*//' | sort
+"""
+"""Every file with its mode, owner and content; logs and caches are the system's."""
+
+
+_AT_HOME = """\
+home=$(getent passwd "$(id -u)" | cut -d: -f6); mount --bind "$0" "$home" && HOME=$home exec "$@"
+"""
+"""ssh takes the home from /etc/passwd, and not from HOME."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody with ssh to the machines, on a computer without AWS."""
+
+    home: Path
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """Stdout of the command, which ended with `code`; with stderr if that is not 0."""
+        names = ("AWS_", "SSH_AUTH_SOCK", "XDG_", "GPUCTL_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(names)}
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", _AT_HOME, str(self.home), str(COMMAND), *arguments],
+            env=kept | {"AWS_EC2_METADATA_DISABLED": "true"},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+            check=False,
+        )
+        note(f"$ {' '.join(arguments)}\n{done.stdout}{done.stderr}")
+        assert done.returncode == code, f"{arguments}: {done.stdout}{done.stderr}"
+        return done.stdout if code == 0 else done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def machines(boot: Boot) -> list[Booted]:
+    booted = [boot("dlami", f"10.213.0.{number}") for number in (14, 15)]
+    for machine in booted:
+        machine.wait()
+        # As on many a machine: no end of line at the end, and a greeting for every shell.
+        machine.output(
+            "printf 'ssh-ed25519 %s ann' \"$(head -c 51 /dev/zero | base64)\""
+            " >> ~/.ssh/authorized_keys && echo 'echo welcome' >> ~/.bashrc"
+        )
+        machine.output(
+            "apt-get -qq update && apt-get -qq -o Dpkg::Options::=--force-confnew install -y sudo"
+        )
+    return booted
+
+
+@pytest.fixture(scope="module")
+def person(tmp_path_factory: pytest.TempPathFactory) -> Person:
+    home = tmp_path_factory.mktemp("home")
+    return Person(home)
+
+
+@pytest.fixture(scope="module")
+def file(machines: list[Booted], key: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("files") / "lab7.yaml"
+    specs = [each.machine.spec for each in machines]
+    hosts = [{"address": spec.public_ip, "internal": spec.private_ip} for spec in specs]
+    path.write_text(
+        json.dumps({"name": "lab7", "hosts": hosts, "user": "root", "identity": str(key)})
+    )
+    return path
+
+
+def trees(machines: list[Booted]) -> list[list[str]]:
+    return [machine.output(_TREE).splitlines() for machine in machines]
+
+
+def differences(before: list[list[str]], after: list[list[str]]) -> list[list[str]]:
+    """What differs on each machine."""
+    return [sorted(set(a) ^ set(b)) for a, b in zip(before, after, strict=True)]
+
+
+def run_file(folder: Path, name: str, **fields: Any) -> str:
+    path = folder / f"{name}.yaml"
+    path.write_text(json.dumps({"name": name, "nodes": 2, **fields}))
+    return str(path)
+
+
+def test_a_cluster_of_own_machines_from_up_to_down(
+    machines: list[Booted], person: Person, file: Path, tmp_path: Path
+) -> None:
+    before = trees(machines)
+    first = machines[0].machine.spec.public_ip
+    refused = person("up", str(file), "--yes", code=1)
+    assert f"the host key of {first}, or of a jump to it, is not known; log in once" in refused
+
+    up = person("up", str(file), "--accept-new-host-keys", "--yes")
+    assert "  /root/.ssh/authorized_keys            two public keys of this cluster" in up
+    assert f"  {first:<24} ssh-ed25519 SHA256:" in up
+    assert "Cluster lab7 is ready" in up
+    assert "openmpi 4.1.4" in up
+    # Again, and without the option: the keys are pinned, and nothing is written twice.
+    written = trees(machines)
+    person("up", str(file), "--yes")
+    assert trees(machines) == written
+
+    status = person("status", "lab7")
+    assert status.splitlines()[0].startswith("lab7: ready since ")
+    assert "  node1    running        10.213.0.15      " in status
+    mpi = run_file(tmp_path, "mpi", type="mpi", commands=["hostname"], procs_per_node=1)
+    done = person("run", mpi, "--cluster", "lab7")
+    assert "] ip-10-213-0-14" in done
+    assert "] ip-10-213-0-15" in done
+    # Without --cluster: it is the only one.
+    task = run_file(tmp_path, "task", type="task", commands=["echo rank $GPUCTL_NODE_RANK"])
+    done = person("run", task)
+    assert "rank 0" in done
+    assert "rank 1" in done
+    bandwidth = run_file(tmp_path, "bw", type="nccl-tests", min_bytes="8", max_bytes="1K")
+    person("run", bandwidth)
+    assert person("health", "lab7") == "lab7: 2 nodes, all fit for jobs\n"
+    assert "task" in person("ps")
+    assert "rank 1" in person("logs", "task")
+    assert "--- node1\nip-10-213-0-15\n" in person("exec", "lab7", "--", "hostname")
+    assert person("ssh", "lab7", "node1", "--", "hostname") == "welcome\nip-10-213-0-15\n"
+    (tmp_path / "sent").write_text("sent")
+    person("cp", "lab7", str(tmp_path / "sent"), "node1:/root/sent")
+    assert machines[1].output("cat /root/sent; rm /root/sent").endswith("sent")
+
+    asked = person("down", "lab7", code=2)
+    assert "Remove everything that gpuctl wrote on 2 machines of cluster lab7?" in asked
+    gone = person("down", "lab7", "--yes")
+    assert gone.endswith("\nCluster lab7 is gone: nothing of gpuctl is left on 2 machines.\n")
+    assert differences(trees(machines), before) == [[], []]
+    assert machines[0].output("[ ! -e /run/gpuctl ] && echo none").endswith("none\n")
+
+
+def test_commands_of_a_cloud_say_what_to_do_instead(
+    machines: list[Booted], person: Person, file: Path, tmp_path: Path
+) -> None:
+    person("up", str(file), "--accept-new-host-keys", "--yes")
+    rented = "error: cluster lab7 is of machines that you have, which gpuctl does not rent; "
+    for words, instead in (
+        (("extend", "lab7", "1h"), "it has no end: `gpuctl down lab7` removes what gpuctl wrote"),
+        (("drift", "lab7"), "`gpuctl health lab7` compares its machines with what they were"),
+        (("heal", "lab7"), "mend the machine, then check it with `gpuctl health lab7`"),
+        (("grant", "lab7"), "its users are those of the machines: add their keys"),
+    ):
+        assert rented + instead in person(*words, code=2), words
+    task = run_file(tmp_path, "task", type="task", commands=["true"], on_stop="destroy")
+    assert (
+        "on_stop is destroy, and cluster lab7 is of machines that gpuctl does not rent: it does"
+        " not end them; set `on_stop: keep`"
+    ) in person("run", task, code=2)
+    person("down", "lab7", "--yes")
+
+
+def test_the_users_ssh_settings_lead_to_machines_behind_another_as_a_user_with_sudo(
+    machines: list[Booted], person: Person, key: Path, tmp_path: Path
+) -> None:
+    first, second = machines
+    second.output(
+        "useradd -m -s /bin/bash worker && mkdir ~worker/.ssh"
+        " && cp ~/.ssh/authorized_keys ~worker/.ssh && chown -R worker: ~worker/.ssh"
+        " && echo 'worker ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/worker"
+    )
+    before = trees(machines)
+    door = str(first.machine.spec.public_ip)
+    host_key = first.output("cut -d ' ' -f 1,2 /etc/ssh/ssh_host_ed25519_key.pub").splitlines()[-1]
+    home = person.home / ".ssh"
+    home.mkdir(mode=0o700)
+    (home / "known_hosts").write_text(f"{door} {host_key}\n")
+    shutil.copy(key, home / "lab")
+    (home / "config").write_text(
+        f"Host door\n  HostName {door}\n  User root\n"
+        "Host inside\n  HostName 10.213.0.15\n  User worker\n  ProxyJump door\n"
+        "Host *\n  IdentityFile ~/.ssh/lab\n"
+    )
+    file = tmp_path / "lab8.yaml"
+    hosts = [{"address": "door", "internal": "10.213.0.14"}, {"address": "inside"}]
+    file.write_text(json.dumps({"name": "lab8", "hosts": hosts}))
+    up = person("up", str(file), "--accept-new-host-keys", "--yes")
+    assert "  10.213.0.15" in up.partition("Host keys that gpuctl has not seen")[2]
+    assert f"  {door}" not in up.partition("Host keys that gpuctl has not seen")[2]
+    assert "--- node1\nroot ip-10-213-0-15\n" in person(
+        "exec", "lab8", "--", "echo $USER $HOSTNAME"
+    )
+    assert "root" in person("ssh", "lab8", "node1", "--", "id -un")
+    asked = person("up", str(file), "--replace", "node1", code=2)
+    assert "--replace is for clusters that gpuctl rents, and this file has `hosts`" in asked
+    file.write_text(json.dumps({"name": "lab8", "hosts": hosts[:1]}))
+    assert (
+        "error: cluster lab8 is of door,inside, and the file has door; remove what gpuctl wrote"
+        " there first: `gpuctl down lab8`; then repeat `up`"
+    ) in person("up", str(file), "--yes", code=2)
+    file.write_text(json.dumps({"name": "lab9", "hosts": hosts}))
+    taken = person("up", str(file), "--accept-new-host-keys", "--yes", code=1)
+    assert "error: door: it is a node of cluster lab8 of root@" in taken
+    assert "\ninside: it is a node of cluster lab8 of root@" in taken
+    person("down", "lab8", "--yes")
+    assert differences(trees(machines), before) == [[], []]
+
+
+def test_a_login_without_root_is_refused_with_what_to_do(
+    machines: list[Booted], person: Person, key: Path, tmp_path: Path
+) -> None:
+    machine = machines[0]
+    machine.output(
+        "useradd -m guest && mkdir ~guest/.ssh && cp ~/.ssh/authorized_keys ~guest/.ssh"
+        " && chown -R guest: ~guest/.ssh"
+    )
+    address = str(machine.machine.spec.public_ip)
+    file = tmp_path / "lab9.yaml"
+    host = {"address": address, "user": "guest", "identity": str(key)}
+    file.write_text(json.dumps({"name": "lab9", "hosts": [host]}))
+    before = trees(machines)
+    assert (
+        f"error: {address}: gpuctl cannot act as root there: sudo: a password is required; log in"
+        " as root, or let the user call `sudo` without a password"
+    ) in person("up", str(file), "--accept-new-host-keys", "--yes", code=1)
+    assert trees(machines) == before
