@@ -112,9 +112,9 @@ def test_a_short_silence_is_survived_and_nothing_is_lost_or_doubled(run_on: Loca
         freeze(run_on, 1, signal.SIGCONT)
         return await running
 
-    plan = make_plan(commands=("for i in $(seq 60); do echo tick $i; sleep 0.1; done",))
+    plan = make_plan(commands=("for i in $(seq 30); do echo tick $i; sleep 0.1; done",))
     assert asyncio.run(silence()).status == "done"
-    ticks = "".join(f"tick {i}\n" for i in range(1, 61))
+    ticks = "".join(f"tick {i}\n" for i in range(1, 31))
     assert (run_on.output(0), run_on.output(1)) == (ticks, ticks)
     assert [e.rank for e in run_on.events() if isinstance(e, NodeAnswersAgain)] == [1]
     assert not (run_on.folder / "evidence").exists()
@@ -137,14 +137,14 @@ def test_a_worker_that_does_not_hear_the_head_ends_its_job(run_on: LocalCluster)
 
 def test_a_run_survives_that_the_process_of_its_heartbeats_is_killed(run_on: LocalCluster) -> None:
     """By a kernel that is short of memory; the nodes' silence is noticed as before."""
-    run_on.times = Times(silence_s=3, head_silence_s=6)
+    run_on.times = Times(silence_s=3, head_silence_s=4)
 
     async def kill() -> Verdict:
         running = asyncio.ensure_future(run_on.supervisor(RUNS).run())
         await run_on.printed(0, "runs")
         await run_on.printed(1, "runs")
         os.kill(answering_process(), signal.SIGKILL)
-        done, _ = await asyncio.wait([running], timeout=10)
+        done, _ = await asyncio.wait([running], timeout=6)
         assert not done
         freeze(run_on, 1)
         return await running
@@ -162,16 +162,16 @@ def test_no_job_starts_before_heartbeats_are_answered(cluster: LocalCluster) -> 
 
 
 class Failing(LocalLauncher):
-    """Rank 1's first tries end as `script` says."""
+    """The first tries of a rank end as `script` says."""
 
-    def __init__(self, of: LocalLauncher, script: str, times: int) -> None:
+    def __init__(self, of: LocalLauncher, script: str, times: int, rank: int) -> None:
         super().__init__(of._folder, of._agent)
-        self._script, self._left = script, times
+        self._script, self._left, self._rank = script, times, rank
         self.tries = 0
         self.third_try = asyncio.Event()
 
     async def open(self, rank: int) -> Process:
-        if rank != 1:
+        if rank != self._rank:
             return await super().open(rank)
         self.tries += 1
         self._left -= 1
@@ -184,8 +184,8 @@ class Failing(LocalLauncher):
         )
 
 
-def failing(cluster: LocalCluster, script: str, times: int = 1000) -> Failing:
-    launcher = Failing(cluster.launcher, script, times)
+def failing(cluster: LocalCluster, script: str, times: int = 1000, rank: int = 1) -> Failing:
+    launcher = Failing(cluster.launcher, script, times, rank)
     cluster.launcher = launcher
     return launcher
 
@@ -193,6 +193,15 @@ def failing(cluster: LocalCluster, script: str, times: int = 1000) -> Failing:
 @pytest.fixture
 def no_pause(cluster: LocalCluster) -> None:
     cluster.times = Times(retry_s=0.05, reach_s=15)  # a busy machine needs some for node0
+
+
+@pytest.fixture
+def soon_lost(cluster: LocalCluster) -> None:
+    """A node that does not answer is given up soon: no worker has to start within that time."""
+    cluster.times = Times(retry_s=0.05, reach_s=3)
+
+
+ALONE = make_plan(nodes=1, commands=("echo runs; sleep 1000",))
 
 
 def test_a_node_that_answers_late_is_tried_again(cluster: LocalCluster, no_pause: None) -> None:
@@ -203,32 +212,34 @@ def test_a_node_that_answers_late_is_tried_again(cluster: LocalCluster, no_pause
     assert cluster.output(1) == "runs\n"
 
 
-def test_a_node_that_never_answers_cannot_be_reached(cluster: LocalCluster, no_pause: None) -> None:
-    launcher = failing(cluster, f"echo {REFUSED} >&2; exit 255")
-    verdict = cluster.execute(RUNS)
-    assert verdict.reason == f"node1 cannot be reached: {REFUSED}"
-    assert (verdict.exit_code, verdict.first_failed_rank) == (125, 1)
+def test_a_node_that_never_answers_cannot_be_reached(
+    cluster: LocalCluster, soon_lost: None
+) -> None:
+    launcher = failing(cluster, f"echo {REFUSED} >&2; exit 255", rank=0)
+    verdict = cluster.execute(ALONE)
+    assert verdict.reason == f"node0 cannot be reached: {REFUSED}"
+    assert (verdict.exit_code, verdict.first_failed_rank) == (125, 0)
     assert launcher.tries > 1
     (unreachable,) = [e for e in cluster.events() if isinstance(e, NodeUnreachable)]
     assert unreachable.reason == REFUSED
     assert not [e for e in cluster.events() if isinstance(e, NodeLost)]
-    assert evidence_files(cluster, "node1") == SOURCES
-    assert (cluster.folder / "evidence/node1/ssh.txt").read_text() == f"{REFUSED}\n"
+    assert evidence_files(cluster, "node0") == SOURCES
+    assert (cluster.folder / "evidence/node0/ssh.txt").read_text() == f"{REFUSED}\n"
 
 
 def test_what_an_earlier_try_said_is_kept_where_the_last_one_was_given_up(
-    cluster: LocalCluster, no_pause: None
+    cluster: LocalCluster, soon_lost: None
 ) -> None:
     once = cluster.folder / "once"
-    failing(cluster, f"mkdir {once} 2>/dev/null || exec sleep 1000; echo {REFUSED} >&2; exit 255")
-    assert cluster.execute(RUNS).reason == f"node1 cannot be reached: {REFUSED}"
-    assert (cluster.folder / "evidence/node1/ssh.txt").read_text() == f"{REFUSED}\n"
+    script = f"mkdir {once} 2>/dev/null || exec sleep 1000; echo {REFUSED} >&2; exit 255"
+    failing(cluster, script, rank=0)
+    assert cluster.execute(ALONE).reason == f"node0 cannot be reached: {REFUSED}"
+    assert (cluster.folder / "evidence/node0/ssh.txt").read_text() == f"{REFUSED}\n"
 
 
-def test_a_node_whose_ssh_hangs_cannot_be_reached(cluster: LocalCluster) -> None:
-    cluster.times = Times(reach_s=15)
-    failing(cluster, "exec sleep 1000")
-    assert cluster.execute(RUNS).reason == "node1 cannot be reached: no answer within 15 s"
+def test_a_node_whose_ssh_hangs_cannot_be_reached(cluster: LocalCluster, soon_lost: None) -> None:
+    failing(cluster, "exec sleep 1000", rank=0)
+    assert cluster.execute(ALONE).reason == "node0 cannot be reached: no answer within 3 s"
 
 
 @pytest.mark.parametrize(
