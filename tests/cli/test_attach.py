@@ -31,6 +31,7 @@ from engine.contract.worker_events import Output as Printed
 from engine.record.history import History
 from engine.session import session
 from engine.session.following import Limits
+from nodes.answers import Completed
 from operations.chosen_target import ChosenTarget
 from operations.lost_head import power_off_hint
 from operations.past_run import late_outputs
@@ -44,6 +45,7 @@ from tests.cli.test_run import (
     gpuctl_run,  # noqa: F401
     rented,  # noqa: F401
 )
+from tests.connections import Connect, WithoutSsh
 from tests.engine.conftest import make_inventory, make_plan
 from tests.engine.session.test_session import INVENTORY, LocalConnections, connections  # noqa: F401
 
@@ -188,6 +190,11 @@ def test_who_detaches_from_a_run_with_shared_storage_hears_where_its_results_are
     ]
 
 
+class Silent(WithoutSsh):
+    async def run(self, *_: object, **__: object) -> Completed:
+        raise NodeError("node0 does not answer", "")
+
+
 @pytest.mark.parametrize(
     ("shared", "then"),
     [
@@ -201,12 +208,9 @@ def test_who_detaches_from_a_run_with_shared_storage_hears_where_its_results_are
     ],
 )
 def test_who_attaches_to_a_head_that_powered_off_hears_what_is_left(
-    shared: str, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared: str, then: str, tmp_path: Path, reach_nodes: Callable[[Connect], None]
 ) -> None:
-    async def silent(*_: object) -> None:
-        raise NodeError("node0 does not answer", "")
-
-    monkeypatch.setattr("engine.session.head.find_run", silent)
+    reach_nodes(lambda _: Silent())
     plan = make_plan(on_stop="destroy")
     with History(tmp_path) as history:
         history.begin(plan)

@@ -5,7 +5,7 @@ What Pulumi finds is in tests/infra/test_stack.py.
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -16,10 +16,9 @@ from config.cluster.cluster_file import Shared, Storage
 from config.errors import InputError
 from config.target import Target
 from infra.stack.changes import Change, Refreshed
-from provision.aws.clients import client, forget_clients
+from provision.aws.clients import client
 from provision.aws.resources import Resource
 from provision.state.store import ClusterStore
-from tests.infra.region import CREDENTIALS
 from tests.provision.test_ownership import ANN, vpc, with_id
 
 pytestmark = pytest.mark.slow
@@ -30,7 +29,7 @@ NODE, GROUP = "aws:ec2/instance:Instance", "aws:ec2/placementGroup:PlacementGrou
 class Engine:
     """Pulumi's part: `found` is what its refresh finds."""
 
-    found: Refreshed | None = None
+    found: ClassVar[Refreshed | None] = None
 
     def __init__(self, *_: object) -> None:
         pass
@@ -42,19 +41,16 @@ class Engine:
 
 @pytest.fixture
 def known(
-    empty_region: Target,
+    aws: Target,
     remembered: Target,
     monkeypatch: pytest.MonkeyPatch,
 ) -> str:
     """The id of the VPC of a cluster that this machine knows and Pulumi has in its state."""
-    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(empty_region.endpoint)}.items():
-        monkeypatch.setenv(name, value)
-    forget_clients()
     monkeypatch.setattr(provision.drift, "Stack", Engine)
     monkeypatch.setattr(provision.drift, "find_engine", lambda report: None)
     ClusterStore(remembered).write(with_id("aaaa", account="123456789012"))
-    known = vpc(client(empty_region, "ec2"), "aaaa", ANN)
-    monkeypatch.setattr(Engine, "found", Refreshed((), frozenset({known})))
+    known = vpc(client(aws, "ec2"), "aaaa", ANN)
+    Engine.found = Refreshed((), frozenset({known}))
     return known
 
 
@@ -71,13 +67,12 @@ def test_without_a_difference_the_exit_code_is_zero(known: str) -> None:
 def test_differences_are_printed_and_the_exit_code_is_three(
     known: str,
     empty_region: Target,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     changes = (
         Change("update", NODE, "node0", ('tags.by: (none) -> "hand"',)),
         Change("delete", GROUP, "nodes", ("it no longer exists",)),
     )
-    monkeypatch.setattr(Engine, "found", Refreshed(changes, frozenset({known})))
+    Engine.found = Refreshed(changes, frozenset({known}))
     added = vpc(client(empty_region, "ec2"), "aaaa", ANN)
     vpc(client(empty_region, "ec2"), "bbbb", ANN)  # another cluster of this name
     done = drift()
@@ -97,15 +92,13 @@ def test_differences_are_printed_and_the_exit_code_is_three(
     assert [change["name"] for change in document["changes"]] == ["node0", "nodes"]
 
 
-def test_without_a_state_there_is_nothing_to_compare(
-    known: str, remembered: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_state_there_is_nothing_to_compare(known: str, remembered: Target) -> None:
     with ClusterStore(remembered).lock("demo", "gpuctl up"):
         busy = drift()
     assert str(busy.exception) == (
         "cluster 'demo' is being changed right now; repeat this when that command has ended"
     )
-    monkeypatch.setattr(Engine, "found", None)
+    Engine.found = None
     done = drift()
     assert isinstance(done.exception, InputError)
     assert str(done.exception) == (

@@ -7,21 +7,26 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from typer.testing import CliRunner, Result
 
 import provision.lease
 from cli.main import app
 from config.cluster.cluster_file import Budget, Lifetime
-from config.errors import CloudError, Interrupted, NodeError
+from config.errors import Interrupted, NodeError
 from config.target import Target
 from nodes.answers import Completed, Unreachable
 from nodes.inventory import Node
+from provision.aws.clients import forget_clients
+from provision.billing.cost import access_prices
 from provision.setup.lease.units import SECONDS_LEFT, request_end, set_end
 from provision.state.record import Lease
 from provision.state.store import ClusterStore
+from tests.aws_calls import Answer, ApiCall
 from tests.cli.conftest import remember
 from tests.connections import Connect, WithoutSsh
 from tests.engine.conftest import make_inventory
+from tests.infra.region import CREDENTIALS
 
 HOUR = "3600\n"
 
@@ -35,6 +40,17 @@ class Machines(WithoutSsh):
         self.ends: dict[str, str] = {}
         self.is_interrupted = False
         self.tags: dict[str, datetime] = {}
+        self.may_tag = True
+
+    def tag(self, call: ApiCall) -> Any:
+        """Answer a request to AWS."""
+        assert call.operation == "CreateTags"
+        if not self.may_tag:
+            raise ClientError({"Error": {"Code": "UnauthorizedOperation"}}, call.operation)
+        (tag,) = call.request["Tags"]
+        end = datetime.fromisoformat(tag["Value"])
+        self.tags |= dict.fromkeys(call.request["Resources"], end)
+        return {}
 
     async def run(self, node: Node, _: str, *, stdin: str, timeout: float) -> Completed:  # noqa: ASYNC109
         return self._answer(node.name, stdin)
@@ -57,13 +73,19 @@ class Machines(WithoutSsh):
 
 @pytest.fixture
 def machines(
-    remembered: Target, monkeypatch: pytest.MonkeyPatch, reach_nodes: Callable[[Connect], None]
+    remembered: Target,
+    monkeypatch: pytest.MonkeyPatch,
+    reach_nodes: Callable[[Connect], None],
+    answer_calls: Callable[[Answer], None],
 ) -> Machines:
     found = Machines()
     remember(make_inventory(2), remembered)
     change(remembered, lifetime=Lifetime.model_validate({"max": "8h"}))
     reach_nodes(lambda _: found)
-    monkeypatch.setattr(provision.lease, "write_ends", lambda ends, _: found.tags.update(ends))
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    forget_clients()
+    answer_calls(found.tag)
     return found
 
 
@@ -114,17 +136,12 @@ def test_all_machines_get_the_same_end(machines: Machines, remembered: Target) -
     assert known.lease is not None
     assert known.lease.end.replace(microsecond=0) == end
     assert known.now("ready").lease == known.lease
-    assert machines.tags == dict.fromkeys(("i-1", "i-2", "i-0"), known.lease.end)
+    assert machines.tags == dict.fromkeys(("i-1", "i-2", "i-0"), end)
 
 
-def test_a_tag_that_cannot_be_written_moves_no_timer(
-    machines: Machines, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise CloudError("AWS refused CreateTags", "")
-
-    monkeypatch.setattr(provision.lease, "write_ends", refuse)
-    assert str(extend("2h").exception) == "AWS refused CreateTags"
+def test_a_tag_that_cannot_be_written_moves_no_timer(machines: Machines) -> None:
+    machines.may_tag = False
+    assert str(extend("2h").exception).startswith("AWS refused CreateTags: UnauthorizedOperation")
     assert machines.ends == {}
 
 
@@ -162,15 +179,14 @@ def test_an_end_that_is_too_far_away(machines: Machines) -> None:
     assert machines.ends == {}
 
 
-def test_a_budget_counts_from_the_creation(
-    machines: Machines, remembered: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_budget_counts_from_the_creation(machines: Machines, remembered: Target) -> None:
     change(remembered, budget=Budget(max_total=100))
-    known = ClusterStore(remembered).record("demo")
-    assert known is not None
-    now = datetime.now(UTC)
-    ClusterStore(remembered).write(known.model_copy(update={"created": now}))
-    monkeypatch.setattr(provision.lease, "hourly_usd", lambda _: 30.0)
+    known = ClusterStore(remembered).known_record("demo")
+    bastion = sum(price or 0 for _, price in access_prices(known.resolved))
+    kind = known.resolved.instance_type.model_copy(update={"price_usd_h": (30 - bastion) / 2})
+    costs_30 = known.resolved.model_copy(update={"instance_type": kind})
+    new = {"created": datetime.now(UTC), "resolved": costs_30}
+    ClusterStore(remembered).write(known.model_copy(update=new))
     assert str(extend("3h").exception) == (
         "budget.max_total: cluster demo would cost $120.00 until its new end, at most $100.00 is"
         " allowed; extend it by less, or allow more in its file and repeat `gpuctl up`"
@@ -226,7 +242,7 @@ def test_a_node_that_is_made_again_ends_with_the_others(
     assert list(machines.tags) == ["i-2"]
     assert 499 < (machines.tags["i-2"] - before).total_seconds() < 560
     assert lease is not None, "the record has the end of the machine that ends first: the bastion"
-    assert machines.tags["i-2"] - lease.end == timedelta(seconds=100)
+    assert machines.tags["i-2"] - lease.end.replace(microsecond=0) == timedelta(seconds=100)
     assert before < lease.moved < datetime.now(UTC)
 
 
@@ -238,7 +254,7 @@ def test_the_tags_get_the_ends_that_machines_report(machines: Machines, remember
     before = datetime.now(UTC)
     machines.left["bastion"] = Completed(0, "3000\n", "")
     noted = provision.lease.note_ends(make_inventory(2), known, remembered)
-    assert list(machines.tags) == ["i-1", "i-0"]
+    assert machines.tags.keys() == {"i-1", "i-0"}
     end = machines.tags["i-1"]
     assert (end.second, end.microsecond) == (0, 0)
     assert 3600 <= (end - before).total_seconds() < 3670

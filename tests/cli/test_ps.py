@@ -1,17 +1,20 @@
 """`gpuctl ps --prune`: logs go by age and size, results and runs that nobody has read stay."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from config.errors import CloudError, InputError, RunError
+from config.errors import InputError, RunError
 from config.quantities import size
 from config.target import Target
 from engine.agent.journal.run_folders import StoredRun
@@ -29,11 +32,13 @@ from engine.record.journal_copy import (
 )
 from engine.record.outputs_folder import choose_outputs, outputs_folder
 from engine.record.result import RunResult
-from provision.aws.account import Caller
+from provision.aws.clients import forget_clients
 from provision.state.store import ClusterStore
+from tests.aws_calls import Answer, ApiCall
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_run
 from tests.engine.record.test_history import table
+from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record
 
 ACCOUNT = a_record().account
@@ -114,26 +119,37 @@ def test_what_is_too_old_goes_and_its_results_stay(remembered: Target) -> None:
 class Heads:
     """The heads of clusters, as AWS and the caller's credentials show them."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.end, self.account = "is terminated: Server.SpotInstanceTermination", ACCOUNT
         self.asked: list[str] = []
-        monkeypatch.setattr("operations.aws_checks.instance_end", self._end)
-        monkeypatch.setattr("operations.aws_checks.caller", self._caller)
 
-    def _end(self, _: Target, instance_id: str) -> str:
-        self.asked.append(instance_id)
-        return self.end
+    def answer(self, call: ApiCall) -> Any:
+        if call.operation == "GetCallerIdentity":
+            if not self.account:
+                raise ClientError({"Error": {"Code": "ExpiredToken"}}, call.operation)
+            return {"Account": self.account, "Arn": "arn:aws:iam::123456789012:user/ann"}
+        assert call.operation == "DescribeInstances"
+        (head,) = re.findall(r"i-\w+", str(call.request))
+        self.asked.append(head)
+        _, state, *reason = self.end.split(maxsplit=2) if self.end else ("", "running")
+        instance = {"InstanceId": head, "State": {"Name": state.rstrip(":")}}
+        because = {"StateReason": {"Message": " ".join(reason)}}
+        return {"Reservations": [{"Instances": [instance | because]}]}
 
-    def _caller(self, _: Target) -> Caller:
-        if not self.account:
-            raise CloudError("no credentials", "")
-        return Caller(self.account, "arn")
+
+@pytest.fixture
+def heads(monkeypatch: pytest.MonkeyPatch, answer_calls: Callable[[Answer], None]) -> Heads:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    forget_clients()
+    made = Heads()
+    answer_calls(made.answer)
+    return made
 
 
 def test_a_run_whose_head_is_gone_is_shown_as_lost_with_its_cause(
-    remembered: Target, monkeypatch: pytest.MonkeyPatch
+    remembered: Target, heads: Heads
 ) -> None:
-    heads = Heads(monkeypatch)
     remember(make_inventory(2), remembered)
     over, lives = earlier(remembered, "old", 1), alive(remembered)
     reason = f"node0 was lost: its machine i-1 {heads.end}"
@@ -186,13 +202,12 @@ def with_another_head_and_shared_storage(target: Target) -> str:
 @pytest.mark.parametrize("command", ["ps", "wait"])
 def test_a_run_whose_machines_are_not_its_clusters_any_more_is_lost(
     remembered: Target,
-    monkeypatch: pytest.MonkeyPatch,
+    heads: Heads,
     change: Callable[[Target], str],
     on_stop: str,
     command: str,
 ) -> None:
     """By whatever machine: the records may be shared. Nobody is asked."""
-    heads = Heads(monkeypatch)
     remember(make_inventory(2), remembered)
     lives = alive(remembered, head_id="i-1", on_stop=on_stop)
     reason = change(remembered)
@@ -211,10 +226,9 @@ def test_a_run_whose_machines_are_not_its_clusters_any_more_is_lost(
     ("account", "end"), [("999999999999", "is gone"), ("", "is gone"), (ACCOUNT, "")]
 )
 def test_without_an_answer_about_its_head_a_run_goes_on(
-    remembered: Target, monkeypatch: pytest.MonkeyPatch, account: str, end: str
+    remembered: Target, heads: Heads, account: str, end: str
 ) -> None:
     """Another account does not list the machine, which is no end of it."""
-    heads = Heads(monkeypatch)
     heads.account, heads.end = account, end
     remember(make_inventory(2), remembered)
     alive(remembered)

@@ -17,8 +17,13 @@ from operations.status import LastRun
 from provision.aws.clients import client
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.status import ClusterStatus, NodeStatus
-from tests.cli.test_ps import earlier
-from tests.engine.conftest import make_plan
+from tests.cli.conftest import remember
+from tests.cli.test_ps import (
+    Heads,
+    earlier,
+    heads,  # noqa: F401  a fixture
+)
+from tests.engine.conftest import make_inventory, make_plan
 from tests.provision.test_sweep import make_cluster
 
 
@@ -86,9 +91,11 @@ def test_the_newest_run_of_each_cluster_is_shown(aws: Target, remembered: Target
 
 
 def test_ps_says_when_it_last_heard_of_a_run_that_goes_on(
-    remembered: Target, monkeypatch: pytest.MonkeyPatch
+    remembered: Target,
+    heads: Heads,  # noqa: F811
 ) -> None:
-    monkeypatch.setattr("operations.lost_head.mark_lost", lambda *_: [])
+    heads.end = ""
+    remember(make_inventory(2), remembered)
     earlier(remembered, "over", 1)
     plan = make_plan()
     with History(remembered.runs) as history:

@@ -6,14 +6,14 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import pytest
 from typer.testing import CliRunner
 
 import provision.down
 from cli.main import app
-from config.errors import InfraError, InputError, StateError
+from config.errors import InputError, StateError
 from config.files import storage_problem
 from config.progress import silent
 from config.target import Target
@@ -118,18 +118,12 @@ def test_a_state_folder_that_is_a_file_keeps_no_resource(target: Target, disk: P
     )
 
 
-def test_a_missing_engine_keeps_no_resource(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_engine(_: object) -> Any:
-        raise InfraError("Pulumi's engine cannot be downloaded: no network", "")
-
-    monkeypatch.setattr(provision.down, "find_engine", no_engine)
+def test_a_missing_engine_keeps_no_resource(target: Target, without_engine: None) -> None:
     gone = down("demo", target, silent)
     assert find_all(target, "demo") == []
-    assert gone.warnings == (
-        "Pulumi's engine cannot be downloaded: no network; what exists was found by its tags",
-    )
+    (warning,) = gone.warnings
+    assert warning.startswith("Pulumi's engine is not installed (PATH has no `pulumi`, and ")
+    assert warning.endswith("; what exists was found by its tags")
 
 
 def test_a_disk_that_is_full_still_excludes_two_commands(target: Target, disk: Path) -> None:
@@ -170,7 +164,7 @@ def test_a_folder_that_can_be_written_has_no_problem(tmp_path: Path) -> None:
 class ForeignState:
     """A stack whose state somebody else has changed."""
 
-    removed = False
+    removed: ClassVar[list[str]] = []
 
     def __init__(self, *_: object) -> None:
         pass
@@ -182,7 +176,7 @@ class ForeignState:
         self.exists()
 
     def remove(self) -> None:
-        ForeignState.removed = True
+        self.removed.append("state")
 
 
 @pytest.mark.parametrize("is_left", [True, False])
@@ -194,7 +188,7 @@ def test_a_state_that_is_not_gpuctls_is_removed_with_the_cluster(
         ClusterStore(target).forget("demo")
     monkeypatch.setattr(provision.down, "find_engine", lambda _: None)
     monkeypatch.setattr(provision.down, "Stack", ForeignState)
-    monkeypatch.setattr(ForeignState, "removed", False)
+    ForeignState.removed.clear()
     down("demo", target, silent)
     assert find_all(target, "demo") == []
     assert ForeignState.removed

@@ -99,10 +99,8 @@ def test_a_policys_tag_on_everything_is_left_alone_by_up_and_drift(
 
 
 def test_a_node_that_heal_makes_again_has_no_foreign_tags_and_the_others_keep_theirs(
-    here: Region, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    here: Region, cluster: Cluster
 ) -> None:
-    # Nothing boots, so no machine can be asked for its lease.
-    monkeypatch.setattr(healing, "join", lambda *_: None)
     inventory = life.up(
         life.plan(cluster, here.target, silent), here.target, silent, boot=nothing_boots
     )
@@ -152,7 +150,6 @@ def test_a_policy_that_tags_while_heal_runs_fails_nothing(
     inventory = life.up(
         life.plan(cluster, here.target, silent), here.target, silent, boot=nothing_boots
     )
-    monkeypatch.setattr(healing, "join", lambda *_: None)
     monkeypatch.setattr("provision.healing.terminate", terminate_and_tag)
     monkeypatch.setattr("provision.healing.up", tag_and_make_again)
     first = inventory.nodes[0].instance_id

@@ -95,8 +95,6 @@ def test_a_machine_that_never_boots_is_replaced_or_everything_is_removed(
 
 def nothing_to_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
     Consoles(monkeypatch, dead=0)
-    monkeypatch.setattr("provision.up.refresh_hosts", lambda _: None)
-    monkeypatch.setattr("provision.healing.join", lambda *_: None)  # it asks the nodes by ssh
 
 
 def test_a_node_that_aws_took_back_is_healed_and_no_other(

@@ -14,7 +14,7 @@ import pytest
 
 from config.catalogue.iam_actions import ACTION_SCOPES, is_change
 from config.cluster.cluster_file import Cluster
-from config.errors import CloudError, InfraError, InputError
+from config.errors import CloudError, InputError
 from config.progress import Progress, silent
 from config.target import Target
 from lab import fault_kinds, fault_table
@@ -435,14 +435,9 @@ def test_a_removal_ends_before_anything_is_removed_with_what_is_missing(
 
 
 def test_a_removal_needs_no_permission_for_what_the_cluster_has_not(
-    empty_region: Target, allow: Any, monkeypatch: pytest.MonkeyPatch
+    empty_region: Target, allow: Any, without_engine: None
 ) -> None:
     """Where nobody may ask IAM, the requests themselves report what is missing."""
-
-    def no_engine(_: object) -> None:
-        raise InfraError("no engine", "")
-
-    monkeypatch.setattr("provision.down.find_engine", no_engine)  # the sweep alone removes here
     unneeded = {"fsx:DeleteFileSystem", "iam:DeleteRole", "elasticfilesystem:DeleteFileSystem"}
     image = image_id(client(empty_region, "ssm"), BASTION_IMAGE)
     make_cluster(client(empty_region, "ec2"), image, "demo")

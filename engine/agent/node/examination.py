@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from engine.agent.journal.redaction import Redaction
@@ -24,15 +24,16 @@ _TEXT = 300  # characters of a fact
 class Examination:
     """The examination of this node, from the job's start on.
 
-    `folder` is the run's, `start` the folder in which the job starts.
+    `folder` is the run's, `start` the folder in which the job starts, `now` the node's clock.
     """
 
-    def __init__(self, folder: Path, start: Path) -> None:
+    def __init__(self, folder: Path, start: Path, now: Callable[[], float] = time.time) -> None:
+        self._now = now
         self._folder, self._start = folder, start
         self._log = KernelLog()
         self._kills = _counted_kills()
-        self._offset = time.time() - time.monotonic()
-        self._began = time.time()
+        self._offset = now() - time.monotonic()
+        self._began = now()
 
     def facts(self, hidden: Iterable[str], most_s: float = LIMIT_S) -> tuple[NodeFact, ...]:
         """Return what was found within `most_s`, without the values `hidden`."""
@@ -59,7 +60,7 @@ class Examination:
         facts += node_facts.disk_facts((self._folder, self._start))
 
     def _clock_facts(self) -> list[NodeFact]:
-        step = (time.time() - time.monotonic()) - self._offset
+        step = (self._now() - time.monotonic()) - self._offset
         if step > -SET_BACK_S:
             return []
         text = f"its clock was set back by {-step:.0f} s during the run"

@@ -37,14 +37,22 @@ class Entrance:
     between SIGTERM and SIGKILL.
     """
 
-    def __init__(self, folder: Path, place: Place, hosts: str, rank: int, grace_s: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        place: Place,
+        hosts: str,
+        rank: int,
+        grace_s: float,
+        at_once: int = AT_ONCE,
+    ) -> None:
         self._folder, self._place, self._grace_s = folder, place, grace_s
         nodes = [line.split() for line in hosts.splitlines()]
         self._ips = {name: ip for ip, *names in nodes for name in (ip, *names)}
         self._own = {"", "localhost", socket.gethostname(), *nodes[rank]}
         self._environment: dict[str, str] = {}
         self._listener = Listener(folder / SOCKET, self._attend)
-        self._room = threading.Semaphore(AT_ONCE)
+        self._at_once, self._room = at_once, threading.Semaphore(at_once)
         self._changed = threading.Condition()
         self._groups: set[ProcessGroup] = set()
 
@@ -65,7 +73,7 @@ class Entrance:
             from engine.agent.slurm.install import install  # noqa: PLC0415
 
             install(client.parent)
-        self._listener.open(AT_ONCE)
+        self._listener.open(self._at_once)
 
     def signal(self, number: int) -> None:
         """Send the signal to all commands that have entered and not ended."""
@@ -106,7 +114,9 @@ class Entrance:
     def _admit(self, request: Message, streams: list[int]) -> ProcessGroup | None:
         """Start the command on its node; return None, with a message on its stderr, on failure."""
         if not self._room.acquire(blocking=False):
-            _write_error(streams, f"this node has {AT_ONCE} commands already, no more are accepted")
+            _write_error(
+                streams, f"this node has {self._at_once} commands already, no more are accepted"
+            )
             return None
         try:
             group = ProcessGroup(self._spawn(request, streams))

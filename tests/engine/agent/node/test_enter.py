@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 
 from engine.agent.link.launcher import STOP_GRACE_S
 from engine.agent.node import exec_client
-from engine.agent.node.exec_server import AT_ONCE, Entrance
+from engine.agent.node.exec_server import Entrance
 from engine.agent.node.host import Host
 from tests.engine.conftest import TOOLS, LocalCluster, make_plan
 
@@ -203,9 +202,8 @@ def test_the_jobs_own_python_stands_not_in_the_way(folder: Path, tmp_path: Path)
     assert (done.stdout, done.stderr) == ("node0\n", "")
 
 
-def test_there_is_a_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entrance = Entrance(folder.parent, Host(), HOSTS, 0, STOP_GRACE_S)
-    monkeypatch.setattr(entrance, "_room", threading.Semaphore(1))
+def test_there_is_a_bound(folder: Path) -> None:
+    entrance = Entrance(folder.parent, Host(), HOSTS, 0, STOP_GRACE_S, at_once=1)
     entrance.open(Host().environment())
     marker = f"{os.getpid()}.5"
     first = subprocess.Popen([folder.parent / "bin" / "ssh", "node0", f"sleep {marker}"])
@@ -213,7 +211,7 @@ def test_there_is_a_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
     done = ssh(folder.parent, "node0", "true")
     assert (done.returncode, done.stderr) == (
         255,
-        f"ssh of gpuctl: this node has {AT_ONCE} commands already, no more are accepted\n",
+        "ssh of gpuctl: this node has 1 commands already, no more are accepted\n",
     )
     entrance.signal(signal.SIGTERM)
     assert first.wait(60) == 143
@@ -221,9 +219,8 @@ def test_there_is_a_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
     entrance.close()
 
 
-def test_requests_that_are_none_take_no_room(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entrance = Entrance(folder.parent, Host(), HOSTS, 0, STOP_GRACE_S)
-    monkeypatch.setattr(entrance, "_room", threading.Semaphore(1))
+def test_requests_that_are_none_take_no_room(folder: Path) -> None:
+    entrance = Entrance(folder.parent, Host(), HOSTS, 0, STOP_GRACE_S, at_once=1)
     entrance.open(Host().environment())
     for request in ({"do": "run"}, {"do": "run", "host": "node0", "command": "nul \0"}):
         with socket.socket(socket.AF_UNIX) as caller:

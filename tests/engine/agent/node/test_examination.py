@@ -107,17 +107,14 @@ def test_the_last_complaint_in_the_output_is_quoted(cluster: LocalCluster) -> No
     )
 
 
-def test_a_clock_that_was_set_back_since_the_jobs_start_is_a_fact(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = Examination(tmp_path, tmp_path)
+def test_a_clock_that_was_set_back_since_the_jobs_start_is_a_fact(tmp_path: Path) -> None:
+    steps = [0.0]
+    one = Examination(tmp_path, tmp_path, lambda: time.time() + steps[-1])
     assert "clock" not in kinds(one)
     for step, seen in ((-3600, True), (-0.5, False), (3600, False)):
-        times = SimpleNamespace(time=lambda by=step: time.time() + by, monotonic=time.monotonic)
-        monkeypatch.setattr(examination, "time", times)
+        steps.append(step)
         assert ("clock" in kinds(one)) is seen
-    times = SimpleNamespace(time=lambda: time.time() - 60, monotonic=time.monotonic)
-    monkeypatch.setattr(examination, "time", times)
+    steps.append(-60)
     (fact,) = [fact for fact in one.facts([]) if fact.kind == "clock"]
     assert fact.text == "its clock was set back by 60 s during the run"
 
