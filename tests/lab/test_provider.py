@@ -3,11 +3,12 @@
 How it does with the engine is in tests/infra/test_stack.py.
 """
 
+import io
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ import pytest
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
 from lab import fault_table
-from lab.api.backend import LabBackend
-from lab.api.errors import bad_value, in_use
+from lab.api.error_answers import error_answer
+from lab.api.errors import Refusal, bad_value, in_use
 from lab.api.faults import failure
-from lab.api.server import ApiServer
+from lab.api.server import ApiServer, Application
 from lab.provider.compute import PlacementGroup
 from lab.provider.resource import TIMES, Times, wait
 from lab.provider.server import serve
@@ -286,6 +287,34 @@ def test_the_process_ends_when_told_and_when_its_parent_lets_go(end: str) -> Non
         assert process.wait(60) == 0
 
 
+class Refusing:
+    """The API, which refuses the requests of an action; `tries` counts them.
+
+    `error` gives the error of each try, None for one that is answered.
+    """
+
+    def __init__(self, api: ApiServer, action: str, error: Callable[[int], Refusal | None]) -> None:
+        self._action, self._error = f"Action={action}&".encode(), error
+        self.tries = 0
+        api.surround(self._around)
+
+    def _around(self, inner: Application) -> Application:
+        def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+            body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            environ["wsgi.input"] = io.BytesIO(body)
+            error = None
+            if self._action in body:
+                self.tries += 1
+                error = self._error(self.tries)
+            if error is None:
+                return inner(environ, start)
+            refused = error_answer("ec2", error.code, str(error.message), f"{error.status} Refused")
+            start(refused.status, refused.headers)
+            return [refused.body]
+
+        return answer
+
+
 @pytest.mark.parametrize(
     ("configured", "code", "tries"),
     [
@@ -298,25 +327,15 @@ def test_the_process_ends_when_told_and_when_its_parent_lets_go(end: str) -> Non
 )
 @pytest.mark.parametrize("times", [Times(faster=1e9)])
 def test_what_the_real_provider_repeats_is_repeated_as_often(
-    provider: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    configured: dict[str, str],
-    code: str,
-    tries: int,
+    provider: Any, api: ApiServer, configured: dict[str, str], code: str, tries: int
 ) -> None:
-    asked: list[str] = []
-
-    def refuse(*_: Any) -> None:
-        asked.append(code)
-        raise failure(code)
-
-    monkeypatch.setattr(LabBackend, "launch", refuse)
+    refusing = Refusing(api, "RunInstances", lambda _: failure(code))
     arguments = to_struct({"region": "us-east-1", **configured})
     provider.Configure(provider_pb2.ConfigureRequest(args=arguments))
     with pytest.raises(grpc.RpcError) as caught:
         create(provider, INSTANCE, {"ami": "ami-1", "instanceType": "p4d.24xlarge"})
     assert f"api error {code}: " in (caught.value.details() or "")
-    assert len(asked) == tries
+    assert refusing.tries == tries
 
 
 @pytest.mark.parametrize(
@@ -329,37 +348,25 @@ def test_what_the_real_provider_repeats_is_repeated_as_often(
     ],
 )  # fmt: skip
 def test_a_launch_is_repeated_while_its_profile_is_new(
-    provider: Any, monkeypatch: pytest.MonkeyPatch, text: str, tries: int
+    provider: Any, api: ApiServer, text: str, tries: int
 ) -> None:
     """IAM's changes reach EC2 after about ten seconds; the real provider repeats the launch."""
-    asked: list[str] = []
-
-    def refuse(*_: Any) -> None:
-        asked.append(text)
-        raise bad_value(text if len(asked) < 3 else "another reason")
-
-    monkeypatch.setattr(LabBackend, "launch", refuse)
+    refusing = Refusing(
+        api, "RunInstances", lambda count: bad_value(text if count < 3 else "another reason")
+    )
     with pytest.raises(grpc.RpcError):
         create(provider, INSTANCE, {"ami": "ami-1", "instanceType": "p4d.24xlarge"})
-    assert len(asked) == tries
+    assert refusing.tries == tries
 
 
 def test_a_removal_is_repeated_while_another_resource_uses_the_target(
-    provider: Any, monkeypatch: pytest.MonkeyPatch
+    provider: Any, api: ApiServer
 ) -> None:
     rid, state = create(provider, VPC, {"cidrBlock": "10.7.0.0/16"})
-    asked: list[str] = []
-    remove = LabBackend.delete_vpc
-
-    def used(self: LabBackend, vpc_id: str) -> Any:
-        asked.append(vpc_id)
-        if len(asked) < 3:
-            raise in_use("the VPC has dependencies")
-        return remove(self, vpc_id)
-
-    monkeypatch.setattr(LabBackend, "delete_vpc", used)
+    used = in_use("the VPC has dependencies")
+    refusing = Refusing(api, "DeleteVpc", lambda count: used if count < 3 else None)
     delete(provider, VPC, rid, state)
-    assert (len(asked), read(provider, VPC, rid, state)) == (3, ("", {}))
+    assert (refusing.tries, read(provider, VPC, rid, state)) == (3, ("", {}))
 
 
 @pytest.mark.parametrize("times", [Times(faster=1e9)])

@@ -519,7 +519,8 @@ def test_runs_wait_in_a_queue_whose_order_can_be_changed(
 ) -> None:
     async def all_of_them() -> None:
         began = asyncio.Event()
-        first, second, third, fourth = (job("sleep 1000"), job("true"), job("true"), job("true"))
+        first, *others = (job("sleep 1000"), *(job("true", nodes=1) for _ in range(3)))
+        second, third, fourth = others
         of: dict[str, list[Event]] = {plan.run_id: [] for plan in (second, third, fourth)}
         running = asyncio.create_task(
             session.run(first, INVENTORY, tmp_path, lambda _: began.set())
