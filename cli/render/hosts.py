@@ -59,7 +59,7 @@ def ready_lines(inventory: "Inventory", program: str) -> "Iterator[str]":
         devices = ", ".join(node.hcas) or (f"{node.efa} EFA" if node.efa else "no RDMA")
         yield (
             f"  rank {node.rank}  {node.name}  {node.private_ip}  {node.interface}, {devices};"
-            f" {software or 'no MPI, no containers'}"
+            f" {software}"
         )
     yield "It costs nothing that gpuctl knows, and has no end."
     yield "Next:"

@@ -37,7 +37,7 @@ class Placement(Model):
 
 StartupOrder = Literal["any", "master-first", "workers-first"]
 PresetName = Literal["efa", "infiniband", "roce", "hcc", "tcp", "none"]
-NetworkName = Literal["auto", PresetName]
+NetworkName = Literal["auto", "rdma", PresetName]
 Dtype = Literal[
     "int8",
     "uint8",
@@ -155,7 +155,9 @@ class Run(Model):
     code_limit: CodeLimit = "512M"
     outputs: Outputs = ()
     network: NetworkName = Field(
-        default="auto", description="The network preset; `auto` goes by the nodes' hardware."
+        default="auto",
+        description="The network preset; `auto` goes by the nodes' hardware, and so does `rdma`,"
+        " which refuses nodes without RDMA.",
     )
     verify: Literal["off", "warn", "require"] | None = Field(
         default=None,

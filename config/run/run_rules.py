@@ -130,6 +130,9 @@ def _without_effect(data: Data) -> Iterator[Mistake]:
     if data.get("verify") == "require" and data.get("network") in ("tcp", "none"):
         message = f"'verify' is require, but 'network' is {data['network']}, which is no RDMA"
         yield Mistake("E223", message, "remove one of them", ("verify",))
+    if data.get("verify") == "off" and data.get("network") == "rdma":
+        message = "'verify' is off, but 'network' is rdma, which fails a run that uses sockets"
+        yield Mistake("E223", message, "remove one of them", ("verify",))
 
 
 def _ports(data: Data) -> Iterator[Mistake]:

@@ -12,7 +12,15 @@ from config.folded_names import fold
 from config.run.elastic import NodeRange
 from config.run.run_file import Mpirun, NcclTests, Run
 from engine.plan.modes.job import Variables, node_range
-from engine.plan.network.presets import PRESETS, Preset, misfit_reason, unprovable_reason
+from engine.plan.network.presets import (
+    BY_HARDWARE,
+    PRESETS,
+    Preset,
+    has_rdma,
+    is_examined,
+    misfit_reason,
+    unprovable_reason,
+)
 from engine.plan.requirement_check import misfits
 from nodes.inventory import Inventory, Node
 
@@ -111,11 +119,32 @@ def wanted_gpus(run: Run) -> tuple[str, int]:
 
 def _preset_fits(situation: Situation) -> Iterator[Violation]:
     network = situation.run.network
-    reason = None if network == "auto" else misfit_reason(PRESETS[network], situation.nodes)
+    if network in BY_HARDWARE:
+        yield from _rdma_is_there(situation)
+        return
+    reason = misfit_reason(PRESETS[network], situation.nodes)
     if reason:
         yield Violation(
             f"network {network} does not fit: {reason}",
             "remove `network`: gpuctl then chooses the preset for the nodes' hardware",
+        )
+
+
+def _rdma_is_there(situation: Situation) -> Iterator[Violation]:
+    if situation.run.network != "rdma" or situation.preset.promises:
+        return
+    lacking = [node for node in situation.nodes if is_examined(node) and not has_rdma(node)]
+    if lacking:
+        yield Violation(
+            f"network is rdma, {fold(node.name for node in lacking)} {_has(lacking)} no RDMA"
+            " device",
+            "see its driver (`ls /sys/class/infiniband`) and repeat `gpuctl up`, or remove"
+            " `network`",
+        )
+    elif all(is_examined(node) for node in situation.nodes):
+        yield Violation(
+            "network is rdma, and the nodes have RDMA devices of different kinds",
+            "run on nodes of one kind, or remove `network`",
         )
 
 
@@ -216,7 +245,8 @@ RULES = (
         "The `network` preset of the run file fits the nodes' hardware.",
         "A preset for missing hardware makes NCCL fail, or fall back to sockets; `hcc` is TI-ONE's"
         " preset for 2 nodes or more with 8 whole GPUs each.",
-        "Remove `network`: `auto` chooses the preset for the hardware that bootstrap found.",
+        "Remove `network`: `auto` chooses the preset for the hardware that bootstrap found. `rdma`"
+        " needs EFA, InfiniBand or RoCE on every node.",
         _preset_fits,
     ),
     Rule(

@@ -240,8 +240,8 @@ async def _make_nodes(hosts_plan: HostsPlan, inventory: Inventory, report: Repor
     async with connect(inventory) as connections:
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(_ask_for_hardware(connections, node, report))
-                for node in inventory.nodes
+                group.create_task(_ask_for_hardware(connections, node, each.machine, report))
+                for node, each in zip(inventory.nodes, hosts_plan.hosts, strict=True)
             ]
         inventory = inventory.model_copy(update={"nodes": tuple(task.result() for task in tasks)})
         expected = expectation_of(inventory)
@@ -280,10 +280,17 @@ async def _write(hosts_plan: HostsPlan, inventory: Inventory, report: Reporter) 
         raise NodeError("\n".join(filter(None, lines)), "")
 
 
-async def _ask_for_hardware(connections: Connections, node: Node, report: Reporter) -> Node:
+async def _ask_for_hardware(
+    connections: Connections, node: Node, machine: Machine, report: Reporter
+) -> Node:
+    """Return the node with its devices and software: Python, and what it has of MPI and others.
+
+    A node without any software would count as not examined.
+    """
     report(Progress("verify", node.name, "running"))
     done = await connections.run(node, "bash -l -s", stdin=hardware_script(node), timeout=LIMIT_S)
-    return read_hardware(node, done.stdout)
+    known = read_hardware(node, done.stdout)
+    return known.model_copy(update={"software": {"python": machine.python, **known.software}})
 
 
 def _check_health(fleet: AllFacts, report: Reporter) -> None:

@@ -381,6 +381,14 @@ RUN_CASES: list[tuple[str, list[str]]] = [
         ["3:12: E222 'min_bytes' is 8, more than 'max_bytes', which is 4; change one of them"],
     ),
     (
+        TASK + "network: rdma\nverify: 'off'\n",
+        [
+            "5:9: E223 'verify' is off, but 'network' is rdma, which fails a run that uses"
+            " sockets; remove one of them"
+        ],
+    ),
+    (TASK + "network: rdma\nverify: require\n", []),
+    (
         TASK + "registry_auth: {username: me, password: hunter2}\nnetwork: tcp\nverify: require\n",
         [
             "4:1: E223 'registry_auth' has no effect: there is no 'image'; remove it, or write the"

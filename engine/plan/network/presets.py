@@ -11,7 +11,7 @@ from engine.contract.plan import NetworkPlan, Promise
 from engine.plan.network import settings
 from engine.plan.network.settings import HCAS, INTERFACE, BadSetting, PresetVariable
 from engine.plan.network.user_settings import UserSetting, commands_of
-from nodes.inventory import Inventory, Node
+from nodes.inventory import OWN_MACHINES, Inventory, Node
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,14 @@ class Preset:
             if not setting.families or instance_type.partition(".")[0] in setting.families
             if not setting.is_for_forks or may_fork(run)
         }
+        interface = _common(node.interface for node in nodes)
+        if instance_type == OWN_MACHINES and interface and _SOCKETS in variables:
+            # Such machines may have further networks, for storage or for administration.
+            variables[_SOCKETS] = f"={interface}"
         return {name: value for name, value in variables.items() if value}
 
 
+_SOCKETS = "NCCL_SOCKET_IFNAME"
 _RDMA_UNWISE = (*settings.ANY_UNWISE, *settings.RDMA_UNWISE)
 
 _ALL = (
@@ -116,6 +121,9 @@ _ALL = (
 PRESETS: Mapping[str, Preset] = {preset.name: preset for preset in _ALL}
 """The presets by name. `network: auto` takes the first one in this order that fits the nodes."""
 
+BY_HARDWARE = ("auto", "rdma")
+"""The networks of a run file that are no presets: the nodes' hardware decides."""
+
 
 _PYTHON = re.compile(r"\bpython[0-9.]*\b|\.py\b|\bray\b")
 MAY_FORK = "for `mpi` only if Python or Ray is in its commands, and not for `nccl-tests`"
@@ -133,11 +141,11 @@ def may_fork(run: Run) -> bool:
 
 
 def choose_preset(run: Run, nodes: Sequence[Node]) -> Preset:
-    """Return the preset that the run names; for `auto` the one for the hardware of all its nodes.
+    """Return the preset that the run names; else the one for the hardware of all its nodes.
 
-    If bootstrap has not examined the hardware, `auto` sets nothing.
+    If bootstrap has not examined the hardware, that one sets nothing.
     """
-    if run.network != "auto":
+    if run.network not in BY_HARDWARE:
         return PRESETS[run.network]
     if not all(is_examined(node) for node in nodes):
         return PRESETS["none"]
@@ -216,6 +224,11 @@ def _gpudirect(promises: str, instance_type: str, nodes: Sequence[Node]) -> bool
         return all(node.gpus > 0 for node in nodes)
     entry = catalogue().get(instance_type)
     return entry is not None and entry.rdma.gpudirect == "yes"
+
+
+def has_rdma(node: Node) -> bool:
+    """Return whether bootstrap has found an RDMA device on the node."""
+    return bool(node.efa or node.hcas)
 
 
 def is_examined(node: Node) -> bool:

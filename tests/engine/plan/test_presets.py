@@ -19,7 +19,7 @@ from engine.plan.network.presets import (
     warnings,
 )
 from engine.plan.network.user_settings import UserSetting, user_settings
-from nodes.inventory import Inventory, Node
+from nodes.inventory import OWN_MACHINES, Inventory, Node
 
 SOFTWARE = {"openmpi": "4.1.7"}
 
@@ -82,6 +82,24 @@ BONDS = pair(hcas=tuple(f"mlx5_bond_{n}:Ethernet" for n in range(8)))
 )
 def test_auto_goes_by_the_hardware_of_all_nodes(nodes: tuple[Node, ...], preset: str) -> None:
     assert choose_preset(a_run(), nodes).name == preset
+
+
+@pytest.mark.parametrize(
+    ("nodes", "preset"), [(EFA, "efa"), (IB, "infiniband"), (ROCE, "roce"), (BONDS, "hcc")]
+)
+def test_rdma_goes_by_the_hardware_too(nodes: tuple[Node, ...], preset: str) -> None:
+    assert choose_preset(a_run("rdma"), nodes).name == preset
+
+
+def test_own_machines_use_exactly_the_interface_of_their_internal_addresses() -> None:
+    def sockets(nodes: tuple[Node, ...], instance_type: str) -> str:
+        preset = choose_preset(a_run(), nodes)
+        return preset.environment(a_run(), nodes, instance_type)["NCCL_SOCKET_IFNAME"]
+
+    assert sockets(IB, OWN_MACHINES) == "=ens32"
+    assert sockets(pair(), OWN_MACHINES) == "=ens32"
+    assert sockets((node(0), node(1, interface="eth1")), OWN_MACHINES) == "^docker,lo,veth"
+    assert sockets(pair(), "p4d.24xlarge") == "^docker,lo,veth"
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))

@@ -8,7 +8,7 @@ from config.errors import InputError
 from config.run.run_file import RUN_TYPES
 from engine.plan.launch_plan import launch_plan
 from engine.plan.rules import RULES
-from nodes.inventory import Inventory
+from nodes.inventory import OWN_MACHINES, Inventory
 from tests.engine.conftest import make_inventory
 
 
@@ -71,6 +71,35 @@ def test_a_preset_fits_the_hardware() -> None:
         " gpuctl then chooses the preset for the nodes' hardware"
     )
     assert refusal(make_inventory(2), network="efa") == ""
+
+
+def test_rdma_is_there_where_it_is_asked_for() -> None:
+    assert refusal(make_inventory(2), network="rdma") == ""
+    assert refusal(with_software(openmpi="4.1.7"), network="rdma") == (
+        "network is rdma, node[0-1] have no RDMA device; see its driver (`ls"
+        " /sys/class/infiniband`) and repeat `gpuctl up`, or remove `network`"
+    )
+    inventory = with_software(openmpi="4.1.7")
+    first, second = inventory.nodes
+    one = first.model_copy(update={"efa": 4})
+    assert refusal(inventory.model_copy(update={"nodes": (one, second)}), network="rdma") == (
+        "network is rdma, node1 has no RDMA device; see its driver (`ls /sys/class/infiniband`)"
+        " and repeat `gpuctl up`, or remove `network`"
+    )
+    other = second.model_copy(update={"hcas": ("mlx5_0:InfiniBand",)})
+    assert refusal(inventory.model_copy(update={"nodes": (one, other)}), network="rdma") == (
+        "network is rdma, and the nodes have RDMA devices of different kinds; run on nodes of one"
+        " kind, or remove `network`"
+    )
+
+
+def test_machines_that_gpuctl_does_not_rent_are_not_ended() -> None:
+    inventory = make_inventory(2).model_copy(update={"instance_type": OWN_MACHINES})
+    assert refusal(inventory, on_stop="destroy") == (
+        "on_stop is destroy, and cluster demo is of machines that gpuctl does not rent: it does not"
+        " end them; set `on_stop: keep`"
+    )
+    assert refusal(inventory, on_stop="keep") == ""
 
 
 def test_what_is_required_can_be_proven() -> None:
