@@ -2,26 +2,26 @@
 
 import base64
 import gzip
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Interface, Resolved
-from config.errors import CloudError
 from config.progress import silent
 from config.target import Target
 from infra.program.user_data import encode
 from infra.stack.installation import Engine
 from infra.stack.stack import Stack
-from provision.preflight import launch_pins
 from provision.preflight.preflight import resolve
 from provision.preflight.replacements import OlderSettings
-from provision.setup.cloud_init import bastion_user_data, node_user_data
 from provision.state import record
 from provision.state.store import ClusterStore
 from provision.up import plan
+from tests.aws_calls import Answer, ApiCall
 from tests.infra.region import Region, client
 
 pytestmark = pytest.mark.slow
@@ -34,17 +34,16 @@ def cluster(**changes: Any) -> Cluster:
     return Cluster.model_validate({**FILE, **changes})
 
 
-@pytest.fixture
-def older(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Until `undo` gpuctl is an older one, that knew less of machines."""
-    monkeypatch.setattr(launch_pins, "interfaces", lambda *_: ONE_INTERFACE)
-    for kind, made in (("node", node_user_data), ("bastion", bastion_user_data)):
-
-        def write(*known: Any, made: Any = made) -> str:
-            return f"{made(*known)}# as it was\n"
-
-        monkeypatch.setattr(launch_pins, f"{kind}_user_data", write)
-    return monkeypatch
+def launched_earlier(target: Target) -> Resolved:
+    """What an older gpuctl, which knew less of machines, has made of the file."""
+    now = resolve(cluster(), ClusterStore(target))
+    return now.model_copy(
+        update={
+            "interfaces": ONE_INTERFACE,
+            "user_data": f"{now.user_data}# as it was\n",
+            "bastion_user_data": f"{now.bastion_user_data}# as it was\n",
+        }
+    )
 
 
 def remember(resolved: Resolved, target: Target) -> Resolved:
@@ -56,9 +55,8 @@ def launched(resolved: Resolved) -> tuple[object, ...]:
     return (resolved.user_data, resolved.bastion_user_data, resolved.interfaces)
 
 
-def test_the_same_file_keeps_what_was_launched(target: Target, older: pytest.MonkeyPatch) -> None:
-    was = remember(resolve(cluster(), ClusterStore(target)), target)
-    older.undo()
+def test_the_same_file_keeps_what_was_launched(target: Target) -> None:
+    was = remember(launched_earlier(target), target)
     for file in (cluster(), cluster(nodes=3, budget={"max_hourly": 1000.0})):
         again = resolve(file, ClusterStore(target))
         assert launched(again) == launched(was)
@@ -79,46 +77,41 @@ def test_the_same_file_keeps_what_was_launched(target: Target, older: pytest.Mon
     ],
 )
 def test_nodes_that_the_file_changes_are_renewed_as_a_whole(
-    target: Target, older: pytest.MonkeyPatch, changes: dict[str, Any]
+    target: Target, changes: dict[str, Any]
 ) -> None:
-    was = remember(resolve(cluster(), ClusterStore(target)), target)
-    older.undo()
+    was = remember(launched_earlier(target), target)
     now = resolve(cluster(**changes), ClusterStore(target))
     assert "# as it was" not in now.user_data
     assert (now.interfaces == ONE_INTERFACE) is ("network" in changes)
     assert now.bastion_user_data == was.bastion_user_data
 
 
-def test_the_bastion_is_renewed_where_the_file_changes_it(
-    target: Target, older: pytest.MonkeyPatch
-) -> None:
-    remember(resolve(cluster(), ClusterStore(target)), target)
-    older.undo()
+def test_the_bastion_is_renewed_where_the_file_changes_it(target: Target) -> None:
+    remember(launched_earlier(target), target)
     assert (
         "# as it was"
         not in resolve(cluster(lifetime={"max": "8h"}), ClusterStore(target)).bastion_user_data
     )
 
 
-def test_a_file_that_this_gpuctl_refuses_is_another(
-    target: Target, older: pytest.MonkeyPatch
-) -> None:
-    was = resolve(cluster(), ClusterStore(target))
+def test_a_file_that_this_gpuctl_refuses_is_another(target: Target) -> None:
+    was = launched_earlier(target)
     refused = cluster(instance_type="p3.16xlarge", image="stock-ubuntu-24.04")
     remember(was.model_copy(update={"cluster": refused}), target)
-    older.undo()
     assert "# as it was" not in resolve(cluster(), ClusterStore(target)).user_data
 
 
 def test_without_permission_to_ask_for_the_template_the_plan_warns(
-    target: Target, monkeypatch: pytest.MonkeyPatch
+    target: Target, answer_calls: Callable[[Answer], None]
 ) -> None:
     remember(resolve(cluster(), ClusterStore(target)), target)
 
-    def refuse(*_: object) -> None:
-        raise CloudError("you may not", "", "UnauthorizedOperation")
+    def refuse(call: ApiCall) -> Any:
+        if call.operation == "DescribeLaunchTemplates":
+            raise ClientError({"Error": {"Code": "UnauthorizedOperation"}}, call.operation)
+        return call.ask()
 
-    monkeypatch.setattr("provision.preflight.requests.sent_user_data", refuse)
+    answer_calls(refuse)
     assert resolve(cluster(), ClusterStore(target)).warnings == (
         "what the nodes were launched with could not be checked"
         " (UnauthorizedOperation: allow ec2:DescribeLaunchTemplates and"
@@ -148,13 +141,10 @@ def test_user_data_that_ec2_has_are_not_compressed_anew() -> None:
 
 
 @pytest.mark.engine
-def test_a_cluster_of_an_older_gpuctl_stays_until_refresh(
-    here: Region, engine: Engine, older: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_of_an_older_gpuctl_stays_until_refresh(here: Region, engine: Engine) -> None:
     target = here.target
-    was = remember(resolve(cluster(), ClusterStore(target)), target)
+    was = remember(launched_earlier(target), target)
     Stack("demo", target, engine).up(was)
-    older.undo()
     same = plan(cluster(), target, silent)
     assert (same.plan.is_empty, same.replaced, same.older) == (True, {}, {})
     (template,) = client(target).describe_launch_template_versions(
