@@ -1,6 +1,6 @@
 # Everything a newcomer runs. `make demo` and `make test` set themselves up on a fresh Debian
 # machine as root, with Python, make and git there.
-.PHONY: aws-smoke demo soak engine images test test-all check lint install lab-clean setup test-tools docs docs-site golden mutate uninstall
+.PHONY: aws-smoke gpu-check demo soak engine images test test-all check lint install lab-clean setup test-tools docs docs-site golden mutate uninstall
 
 SHELL := /bin/bash
 VENV := .venv
@@ -31,6 +31,10 @@ soak: install engine
 # A REAL account, step by step; asks before each, with its price (docs/start/first-day.md).
 aws-smoke: install
 	@scripts/aws-smoke
+
+# gpuctl on this machine's NVIDIA GPU, without AWS; scripts/gpu-check ends with 77 where there is none.
+gpu-check: install
+	@scripts/gpu-check
 
 # What the lab's machines boot; minutes the first time.
 images: install
