@@ -9,13 +9,12 @@ import shutil
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +31,7 @@ from engine.record.history import History
 from engine.session import session
 from engine.session.following import Limits
 from nodes.answers import Completed
+from nodes.inventory import Node
 from operations.chosen_target import ChosenTarget
 from operations.lost_head import power_off_hint
 from operations.past_run import late_outputs
@@ -39,7 +39,7 @@ from operations.runs import _first_event, follow_journal
 from operations.teardown import ending
 from provision.state.store import ClusterStore
 from tests.aws_calls import Answer, ApiCall
-from tests.cli.conftest import is_removed
+from tests.cli.conftest import is_removed, remember
 from tests.cli.test_run import (
     cluster,  # noqa: F401  fixtures are found by import
     gpuctl_run,  # noqa: F401
@@ -191,8 +191,13 @@ def test_who_detaches_from_a_run_with_shared_storage_hears_where_its_results_are
 
 
 class Silent(WithoutSsh):
-    async def run(self, *_: object, **__: object) -> Completed:
-        raise NodeError("node0 does not answer", "")
+    async def run(self, node: Node, *_: object, **__: object) -> Completed:
+        raise NodeError(f"{node.name} does not answer", "")
+
+    @asynccontextmanager
+    async def converse(self, node: Node, _: str) -> AsyncIterator[None]:
+        await self.run(node)
+        yield
 
 
 @pytest.mark.parametrize(
@@ -224,29 +229,29 @@ def test_who_attaches_to_a_head_that_powered_off_hears_what_is_left(
 @pytest.mark.parametrize("saved", ["", "/s/gpuctl/saved/job-000001"])
 def test_outputs_that_do_not_come_back_later_may_be_in_the_shared_storage(
     saved: str,
+    cluster: Target,  # noqa: F811
+    reach_nodes: Callable[[Connect], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    there = make_inventory(2).model_copy(update={"shared": "/s"})
-    monkeypatch.setattr(ClusterStore, "inventory", lambda *_: there)
-    monkeypatch.setattr("operations.past_run.fetch", lambda *_: None)
+    there = remember(make_inventory(2).model_copy(update={"shared": "/s"}), cluster)
+    reach_nodes(lambda _: Silent())
     plan = replace(make_plan(on_stop="destroy", outputs=("out/",)), saved=saved)
-    here: Any = SimpleNamespace(
-        state=tmp_path,
-        is_lab_down=lambda: False,
-        cluster_store=lambda _: ClusterStore(Target("aws", "us-east-1", tmp_path)),
-    )
     started: Any = plan  # it has what is read of a first event
     monkeypatch.chdir(tmp_path)
     for part in (False, True):
         if part:
             (tmp_path / "outputs/job-000001/rank-1.part").mkdir(parents=True)
-        assert late_outputs(here, started, Output().progress()) is None
+        assert late_outputs(ChosenTarget(), started, Output().progress()) is None
         shown = capsys.readouterr()
         assert shown.out == (f"-- {power_off_hint('job-000001', there)}\n" if saved else "")
         kept = f"gpuctl: warning: a part of the outputs is in {tmp_path}/outputs/job-000001\n"
-        assert shown.err == (kept if part else "")
+        missing = "".join(
+            f"gpuctl: warning: outputs did not come back: {node} does not answer\n"
+            for node in ("node0", "node1")
+        )
+        assert shown.err == (kept if part else "") + missing
 
 
 def test_detached_attached_killed_and_attached_again_every_line_is_there_once(

@@ -1,10 +1,11 @@
 """What AWS is about to take back is told by `status`, from EC2 alone."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pytest
+from botocore.exceptions import ClientError
 
 from config.target import Target
 from lab import fault_table
@@ -13,6 +14,7 @@ from provision.aws.instances import notices
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.state.store import ClusterStore
 from provision.status import clusters
+from tests.aws_calls import Answer, ApiCall
 from tests.infra.region import CREDENTIALS, Worlds
 from tests.provision.test_record import a_record
 from tests.provision.test_sweep import tagged
@@ -24,8 +26,13 @@ ZONE = "us-east-1a"
 
 
 def test_status_tells_what_aws_takes_back(
-    tmp_path: Path, worlds: Worlds, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, worlds: Worlds, answer_calls: Callable[[Answer], None]
 ) -> None:
+    def refuse(call: ApiCall) -> Any:
+        if call.operation == "DescribeSpotInstanceRequests":
+            raise ClientError({"Error": {"Code": "UnauthorizedOperation"}}, call.operation)
+        return call.ask()
+
     faults = tmp_path / "faults.json"
     with worlds.api(tmp_path) as (url, _):
         there = Target("test", "us-east-1", tmp_path, endpoint=url, environment=CREDENTIALS)
@@ -59,9 +66,8 @@ def test_status_tells_what_aws_takes_back(
             " (Server.SpotInstanceTermination); `gpuctl up` replaces it",
         )
 
-        fault_table.write(faults, {"api-error": ["1", "UnauthorizedOperation"]})
+        answer_calls(refuse)
         assert notices(ec2) is None
-        monkeypatch.setattr("provision.status.notices", lambda _: None)
         (status,) = clusters(ClusterStore(there))
         assert status.problems[-1] == (
             "gpuctl may not read AWS's notices to spot instances;"

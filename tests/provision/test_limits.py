@@ -8,6 +8,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Image, Resolved
@@ -15,7 +16,6 @@ from config.errors import CloudError, GpuctlError, InputError
 from config.target import Target
 from lab import fault_kinds, fault_table
 from lab.api.quotas import QUOTAS
-from provision.aws import clients
 from provision.aws.instance_types import read_instance_type
 from provision.aws.resources import Resource
 from provision.billing.cost import price_of
@@ -24,6 +24,7 @@ from provision.preflight.preflight import resolve
 from provision.preflight.problems import Problems
 from provision.preflight.quotas import AppliedQuota
 from provision.state.store import ClusterStore
+from tests.aws_calls import Answer, ApiCall
 from tests.infra.region import CREDENTIALS, child
 from tests.labs import KEY
 
@@ -252,15 +253,14 @@ def test_a_question_that_may_not_be_asked_is_a_warning() -> None:
 
 
 def test_without_service_quotas_and_pricing_the_catalogue_serves(
-    target: Target, monkeypatch: pytest.MonkeyPatch
+    target: Target, answer_calls: Callable[[Answer], None]
 ) -> None:
-    known = clients.client
+    def lose(call: ApiCall) -> Any:
+        if call.operation in ("GetServiceQuota", "ListServiceQuotas", "GetProducts"):
+            raise EndpointConnectionError(endpoint_url="https://pricing.us-east-1.amazonaws.com")
+        return call.ask()
 
-    def client(where: Target, service: Any) -> Any:
-        gone = replace(where, endpoint="http://127.0.0.1:9")
-        return known(gone if service in ("service-quotas", "pricing") else where, service)
-
-    monkeypatch.setattr("provision.preflight.requests.client", client)
+    answer_calls(lose)
     found = resolve(cluster(name="dark"), ClusterStore(target))
     assert (found.instance_type.price_usd_h, found.price_source) == (
         55.04,

@@ -1,5 +1,6 @@
 """A bastion that is made anew accepts the keys of colleagues; one that exists is not replaced."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,12 +11,12 @@ from config.cluster.resolved import Resolved
 from config.target import Target
 from nodes.keys import generate_pair
 from provision import access
-from provision.aws.resources import Resource
 from provision.preflight import new_bastion
 from provision.preflight.preflight import resolve
 from provision.state import record
 from provision.state.record import ClusterRecord, Grant
 from provision.state.store import ClusterStore
+from tests.aws_calls import Answer, ApiCall
 from tests.engine.conftest import make_inventory
 
 NOW = datetime(2026, 11, 25, 9, 0, tzinfo=UTC)
@@ -36,32 +37,44 @@ def granted(key: str, *, is_revoked: bool = False) -> Grant:
     return Grant(key=key, name="somebody", since=NOW, is_revoked=is_revoked)
 
 
-def machine(name: str, state: str) -> Resource:
-    return Resource("instance", "i-1", "demo", name, state, {})
-
-
 @pytest.fixture
-def there(monkeypatch: pytest.MonkeyPatch) -> list[Resource]:
-    """The instances of the cluster, as AWS lists them."""
-    found = [machine("demo-bastion", "running"), machine("demo-node0", "running")]
-    monkeypatch.setattr(new_bastion, "find_instances", lambda *_: found)
-    return found
+def there(target: Target, answer_calls: Callable[[Answer], None]) -> dict[str, str]:
+    """The state of each instance of the cluster, as AWS lists them."""
+    states = {"demo-bastion": "running", "demo-node0": "running"}
+
+    def answer(call: ApiCall) -> Any:
+        if call.operation != "DescribeInstances":
+            return call.ask()
+        known = ClusterStore(target).record("demo")
+        tags = {"gpuctl:cluster": "demo", "gpuctl:id": known.id if known else ""}
+        instances = [
+            {
+                "InstanceId": "i-1",
+                "State": {"Name": state},
+                "Tags": [{"Key": k, "Value": v} for k, v in {**tags, "Name": name}.items()],
+            }
+            for name, state in states.items()
+        ]
+        return {"Reservations": [{"Instances": instances}]}
+
+    answer_calls(answer)
+    return states
 
 
 def test_a_bastion_that_is_gone_gets_the_keys_that_have_access(
-    target: Target, there: list[Resource]
+    target: Target, there: dict[str, str]
 ) -> None:
     was = resolve(cluster(), ClusterStore(target))
     remember(was, target, granted(ANN), granted(BOB, is_revoked=True))
     assert resolve(cluster(), ClusterStore(target)).bastion_user_data == was.bastion_user_data
-    there[0] = machine("demo-bastion", "terminated")
+    there["demo-bastion"] = "terminated"
     anew = resolve(cluster(), ClusterStore(target))
     assert f"  - {was.public_key}\n  - {ANN} (granted by gpuctl)\n" in anew.bastion_user_data
     assert BOB not in anew.bastion_user_data
     assert anew.user_data == was.user_data, "no node is replaced"
 
     # It is kept as it was made, whoever gets or loses access, until it is gone again.
-    there[0] = machine("demo-bastion", "running")
+    there["demo-bastion"] = "running"
     remember(anew, target, granted(BOB))
     assert resolve(cluster(), ClusterStore(target)).bastion_user_data == anew.bastion_user_data
     there.clear()
@@ -70,7 +83,7 @@ def test_a_bastion_that_is_gone_gets_the_keys_that_have_access(
 
 
 def test_the_next_bastion_does_not_get_the_last_key_that_was_revoked(
-    target: Target, there: list[Resource]
+    target: Target, there: dict[str, str]
 ) -> None:
     was = resolve(cluster(), ClusterStore(target))
     remember(was, target, granted(ANN))
@@ -84,7 +97,7 @@ def test_the_next_bastion_does_not_get_the_last_key_that_was_revoked(
 @pytest.mark.parametrize("had_granted_keys", [False, True])
 def test_the_end_of_up_removes_a_revoked_key(
     target: Target,
-    there: list[Resource],
+    there: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
     *,
     had_granted_keys: bool,
@@ -110,7 +123,7 @@ def test_the_end_of_up_removes_a_revoked_key(
 
 
 def test_a_bastion_that_the_file_changes_gets_the_keys_too(
-    target: Target, there: list[Resource]
+    target: Target, there: dict[str, str]
 ) -> None:
     del there  # the bastion runs
     remember(resolve(cluster(), ClusterStore(target)), target, granted(ANN))
@@ -118,7 +131,7 @@ def test_a_bastion_that_the_file_changes_gets_the_keys_too(
 
 
 def test_a_cluster_without_a_bastion_keeps_its_user_data(
-    target: Target, there: list[Resource]
+    target: Target, there: dict[str, str]
 ) -> None:
     there.clear()
     direct = cluster(network={"access": "elastic-ip"})

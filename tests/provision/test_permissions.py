@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,6 +48,7 @@ from provision.permissions.policy import (
 from provision.preflight.preflight import resolve
 from provision.state.store import ClusterStore
 from tests import golden
+from tests.aws_calls import Answer, ApiCall
 from tests.infra.program_mocks import resources_of
 from tests.infra.region import administrator, create_boundary, resolved
 from tests.provision.test_sweep import make_cluster
@@ -305,20 +306,19 @@ def test_without_the_permission_to_simulate_nothing_is_known(
 
 
 def test_the_role_of_a_session_is_what_is_simulated(
-    empty_region: Target, monkeypatch: pytest.MonkeyPatch
+    empty_region: Target, answer_calls: Callable[[Answer], None]
 ) -> None:
     asked: list[str] = []
     role = "arn:aws:iam::123456789012:role/aws-reserved/sso.amazonaws.com/Admin"
 
-    def pages(**given: Any) -> list[Any]:
-        asked.append(given["PolicySourceArn"])
-        return []
+    def answer(call: ApiCall) -> Any:
+        if call.operation == "GetRole":
+            return {"Role": {"Arn": f"{role}-{call.request['RoleName']}"}}
+        assert call.operation == "SimulatePrincipalPolicy"
+        asked.append(call.request["PolicySourceArn"])
+        return {"EvaluationResults": []}
 
-    iam = SimpleNamespace(
-        get_role=lambda RoleName: {"Role": {"Arn": f"{role}-{RoleName}"}},
-        get_paginator=lambda _: SimpleNamespace(paginate=pages),
-    )
-    monkeypatch.setattr("provision.permissions.check.client", lambda *_: iam)
+    answer_calls(answer)
     session = Caller("123456789012", "arn:aws:sts::123456789012:assumed-role/Power/me@x.org")
     missing_permissions(empty_region, session, ["ec2:CreateVpc"])
     assert asked == [f"{role}-Power"]
