@@ -1,20 +1,27 @@
 """`gpuctl health` as people see it; the check itself is in tests/provision/health."""
 
 import json
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from cli.main import app
 from config.target import Target
-from engine.session.cluster_runs import Holder
-from infra.fleet import Fleet, FleetNode
+from engine.contract.names import QUEUE
+from infra.fleet import OUTPUT, Fleet, FleetNode
+from infra.stack.installation import VERSION
 from nodes.inventory import Inventory, Node
 from provision.health.model import Finding, Severity
 from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
-from tests.engine.conftest import make_inventory
+from tests.engine.agent.head.test_queue import holding
+from tests.engine.conftest import make_inventory, unpacked_agent
+from tests.engine.session.test_session import (
+    LocalConnections,
+    connections,  # noqa: F401  a fixture
+)
+from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record
 from tests.terminals import lines_on_terminal
 
@@ -104,7 +111,10 @@ def test_json(found: list[Finding]) -> None:
 
 
 @pytest.fixture
-def replaced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def replaced(
+    connections: LocalConnections,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> list[str]:
     """The names of nodes that `heal` replaced; no run is on the cluster."""
     names: list[str] = []
 
@@ -116,7 +126,6 @@ def replaced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return make_inventory(3).model_copy(update={"nodes": tuple(anew)})
 
     monkeypatch.setattr("provision.healing.replace_nodes", replace)
-    monkeypatch.setattr("operations.cluster_occupancy.find_runs", lambda *_: ())
     return names
 
 
@@ -150,6 +159,7 @@ def test_a_cluster_whose_up_failed(
     found: list[Finding],
     replaced: list[str],
     remembered: Target,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Pulumi's state has its nodes; there is no inventory yet."""
@@ -161,11 +171,16 @@ def test_a_cluster_whose_up_failed(
         vpc_id="", subnet_id="", bastion_id="", bastion_address="",
         nodes=tuple(FleetNode(name=n, instance_id=f"i-{n}", private_ip="10.0.0.1") for n in names),
     )  # fmt: skip
-    launched: list[Fleet | None] = [fleet]
-    stack = SimpleNamespace(fleet=lambda: launched[0])
-    monkeypatch.setattr("provision.healing.Stack", lambda *_: stack)
-    monkeypatch.setattr("provision.healing.find_engine", lambda _: None)
-    monkeypatch.setattr("provision.healing.resolve_credentials", lambda target: target)
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    outputs, engine = tmp_path / "outputs.json", tmp_path / "pulumi"
+    engine.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in version) echo v{VERSION};; *"stack output"*) cat {outputs};; esac\n'
+    )
+    engine.chmod(0o755)
+    monkeypatch.setenv("GPUCTL_PULUMI", str(engine))
+    outputs.write_text(json.dumps({OUTPUT: fleet.model_dump(mode="json")}))
     found.append(finding("node1", "isolate"))
     done = CliRunner().invoke(app, ["health", "demo"])
     assert done.stderr == (
@@ -180,7 +195,7 @@ def test_a_cluster_whose_up_failed(
     assert heal("--yes").stdout == "node1: i-node1 is replaced by i-91\n"
     assert replaced == ["node1"]
 
-    launched[0] = None
+    outputs.write_text("{}")
     assert str(heal("--yes").exception) == (
         "cluster 'demo' is not ready: its record says failed; `gpuctl up` finishes it,"
         " `gpuctl down demo` removes it"
@@ -193,15 +208,21 @@ def test_heal_without_anything_to_do(found: list[Finding], replaced: list[str]) 
 
 
 def test_heal_asks_and_leaves_a_cluster_with_a_run(
-    found: list[Finding], replaced: list[str], monkeypatch: pytest.MonkeyPatch
+    found: list[Finding],
+    replaced: list[str],
+    connections: LocalConnections,  # noqa: F811
 ) -> None:
     assert str(heal("node1").exception) == (
         "there is no terminal to ask on: Terminate node1 (i-2) of cluster demo, and make it again?;"
         " add --yes if that is what you want"
     )
-    holder = Holder(run_id="job-000001", state="started", nodes=("node0",))
-    monkeypatch.setattr("operations.cluster_occupancy.find_runs", lambda *_: (holder,))
-    assert str(heal("node1", "--yes").exception) == (
+    folder = connections.run_folder("job-000001")
+    with holding(folder):
+        (folder / "agent.pyz").symlink_to(unpacked_agent())
+        (folder.parent / QUEUE).write_text("job-000001 started node0\n")
+        refused = heal("node1", "--yes")
+        (folder.parent / QUEUE).unlink()
+    assert str(refused.exception) == (
         "run job-000001 has been on cluster demo, started from another machine, and its nodes would"
         " end; stop the run first (`gpuctl stop job-000001`); a run with `retry` replaces lost"
         " nodes by itself"
