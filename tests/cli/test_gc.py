@@ -25,6 +25,7 @@ from tests.provision.test_sweep import make_cluster, make_identity
 pytestmark = pytest.mark.slow
 
 WEST = "us-west-2"
+TERMINAL = ["--region", "us-east-1", "gc"]
 
 
 @pytest.fixture
@@ -52,25 +53,23 @@ def _earlier(answer: Any) -> Any:
 
 
 def plant(
-    there: Target,
-    name: str,
-    marks: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    nodes: tuple[str, ...] = (),
+    there: Target, name: str, marks: dict[str, str], nodes: tuple[str, ...] = ()
 ) -> list[str]:
     """Create one of each kind with these tags; return the ids of all that the cluster has."""
-    tagged = test_sweep.tagged
+    more = [{"Key": key, "Value": value} for key, value in marks.items()]
 
-    def marked(kind: str, cluster: str, called: str = "") -> list[Any]:
-        (tags,) = tagged(kind, cluster, called)
-        tags["Tags"] += [{"Key": key, "Value": value} for key, value in marks.items()]
-        return [tags]
+    def mark(params: Any, **_: object) -> None:
+        for tagged in (*params.get("TagSpecifications", ()), params):
+            if "Tags" in tagged:
+                tagged["Tags"] = [*tagged["Tags"], *more]
 
-    with monkeypatch.context() as patched:
-        patched.setattr(test_sweep, "tagged", marked)
-        ami = image_id(client(there, "ssm"), BASTION_IMAGE)
-        make_cluster(client(there, "ec2"), ami, name, nodes)
-        make_identity(there, name)
+    clients: list[Any] = [client(there, "ec2"), client(there, "iam")]
+    for each in clients:
+        each.meta.events.register("provide-client-params", mark)
+    make_cluster(clients[0], image_id(client(there, "ssm"), BASTION_IMAGE), name, nodes)
+    make_identity(there, name)
+    for each in clients:
+        each.meta.events.unregister("provide-client-params", mark)
     return ids(there, name, marks.get("gpuctl:id", ""))
 
 
@@ -90,16 +89,14 @@ def gc(*options: str) -> Result:
     return everywhere("--region", "us-east-1", *options)
 
 
-def test_what_was_planted_in_two_regions_goes_and_the_rest_stays(
-    there: Target, old: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_planted_in_two_regions_goes_and_the_rest_stays(there: Target, old: None) -> None:
     west = replace(there, region=WEST)
-    gone = plant(there, "left", mine("aaaa"), monkeypatch)
-    gone_too = plant(west, "left", mine("bbbb"), monkeypatch)
-    bens = plant(there, "bens", {"gpuctl:id": "cccc", "gpuctl:owner": BEN}, monkeypatch)
-    early = plant(west, "early", {}, monkeypatch)
-    known = plant(west, "demo", mine("dddd"), monkeypatch)
-    runs = plant(there, "runs", mine("eeee"), monkeypatch, ("node0",))
+    gone = plant(there, "left", mine("aaaa"))
+    gone_too = plant(west, "left", mine("bbbb"))
+    bens = plant(there, "bens", {"gpuctl:id": "cccc", "gpuctl:owner": BEN})
+    early = plant(west, "early", {})
+    known = plant(west, "demo", mine("dddd"))
+    runs = plant(there, "runs", mine("eeee"), ("node0",))
     ClusterStore(there).write(with_id("dddd", region=WEST))
     client(there, "ec2").create_vpc(CidrBlock="10.9.0.0/16")  # without any tag
 
@@ -138,11 +135,9 @@ def test_what_was_planted_in_two_regions_goes_and_the_rest_stays(
     )["Vpcs"]
 
 
-def test_doubts_are_said_and_overruled_by_name(
-    there: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planted = plant(there, "left", mine("aaaa"), monkeypatch, ("node0",))
-    bens = plant(there, "bens", {"gpuctl:id": "cccc", "gpuctl:owner": BEN}, monkeypatch)
+def test_doubts_are_said_and_overruled_by_name(there: Target) -> None:
+    planted = plant(there, "left", mine("aaaa"), ("node0",))
+    bens = plant(there, "bens", {"gpuctl:id": "cccc", "gpuctl:owner": BEN})
     shown = gc().stdout.splitlines()
     assert shown[0].startswith(
         "left (aaaa) in us-east-1: doubtful (its instances exist, a part of it is less than an hour"
@@ -173,10 +168,8 @@ def test_doubts_are_said_and_overruled_by_name(
     assert gc().stdout == "Nothing is orphaned in us-east-1 of account 123456789012.\n"
 
 
-def test_nothing_goes_without_an_answer(
-    there: Target, old: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planted = plant(there, "left", mine("aaaa"), monkeypatch)
+def test_nothing_goes_without_an_answer(there: Target, old: None) -> None:
+    planted = plant(there, "left", mine("aaaa"))
     assert gc().exit_code == 0
     refused = gc("--remove")
     assert isinstance(refused.exception, InputError)
@@ -192,7 +185,7 @@ def test_nothing_goes_without_an_answer(
 def test_what_changes_during_the_question_stays(
     there: Target, old: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planted = plant(there, "left", mine("aaaa"), monkeypatch)
+    planted = plant(there, "left", mine("aaaa"))
     confirm = "cli.output.Output.confirm"
     monkeypatch.setattr(
         confirm, lambda *_: ClusterStore(there).write(with_id("aaaa", name="left")), raising=True
@@ -282,7 +275,8 @@ def test_who_may_not_list_the_regions_names_one(
 
 def test_a_terminal_is_asked_for_what_is_orphaned_and_for_each_doubt(
     there: Target,
-    monkeypatch: pytest.MonkeyPatch,
+    type_in: Callable[[str], None],
+    capsys: pytest.CaptureFixture[str],
     answer_calls: Callable[[Answer], None],
 ) -> None:
     """With young parts both are doubtful; then one is old."""
@@ -300,27 +294,19 @@ def test_a_terminal_is_asked_for_what_is_orphaned_and_for_each_doubt(
                 }
             ],
         )
-    asked: list[str] = []
-
-    def ask(_: object, question: str) -> str:
-        asked.append(question)
-        return "y\n" if "second" in question else "\n"
-
-    monkeypatch.setattr("cli.commands.gc._has_terminal", lambda: True)
-    monkeypatch.setattr("cli.output.Output.ask", ask)
-    done = gc()
-    assert done.exit_code == 0, done.output
-    assert asked == [
+    type_in("\ny\n")
+    app(TERMINAL, prog_name="gpuctl", standalone_mode=False)
+    assert capsys.readouterr().err == "".join(
         f"Another machine of yours may use {name} in us-east-1"
         " (a part of it is less than an hour old). Remove it too? [y/N]: "
         for name in ("first", "second")
-    ]
+    )
     assert (len(ids(there, "first", "aaaa")), ids(there, "second", "aaaa")) == (1, [])
-    asked.clear()
     answer_calls(an_hour_older)
-    assert gc().exit_code == 0
-    assert asked == ["Remove 1 resource of 1 cluster? [y/N]: "]
+    type_in("\n")
+    app(TERMINAL, prog_name="gpuctl", standalone_mode=False)
+    assert capsys.readouterr().err == "Remove 1 resource of 1 cluster? [y/N]: "
     assert len(ids(there, "first", "aaaa")) == 1
-    asked.clear()
-    assert gc("--json").exit_code == 0
-    assert asked == []
+    type_in("")
+    app([*TERMINAL, "--json"], prog_name="gpuctl", standalone_mode=False)
+    assert capsys.readouterr().err == ""
