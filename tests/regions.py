@@ -68,11 +68,17 @@ def empty_region(tmp_path: Path, worlds: Worlds) -> Iterator[Target]:
 
 
 @pytest.fixture
-def aws(empty_region: Target, monkeypatch: pytest.MonkeyPatch) -> Target:
-    """The empty region as AWS, for commands that are called in the test's own process."""
-    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": str(empty_region.endpoint)}.items():
+def signed_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that are called in the test's own process have credentials."""
+    for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     forget_clients()  # a command has one environment, and its clients are those of it
+
+
+@pytest.fixture
+def aws(empty_region: Target, signed_in: None, monkeypatch: pytest.MonkeyPatch) -> Target:
+    """The empty region as AWS, for commands that are called in the test's own process."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", str(empty_region.endpoint))
     return empty_region
 
 

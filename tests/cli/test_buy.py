@@ -1,7 +1,6 @@
 """`gpuctl buy`: a capacity block of the region, with the sum that a person agrees to."""
 
 import re
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -18,14 +17,9 @@ SIZE = ("--nodes", "2", "--days", "2")
 
 
 @pytest.fixture(autouse=True)
-def region(empty_region: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", str(empty_region.endpoint))
-    for name, value in empty_region.environment.items():
-        monkeypatch.setenv(name, value)
-    return empty_region
+def region(aws: Target, remembered: Target) -> Target:
+    """A region for the commands of this process, on a machine without records."""
+    return aws
 
 
 def gpuctl(*words: str) -> Result:

@@ -17,7 +17,6 @@ from config.errors import Interrupted, NodeError
 from config.target import Target
 from nodes.answers import Completed, Unreachable
 from nodes.inventory import Node
-from provision.aws.clients import forget_clients
 from provision.billing.cost import access_prices
 from provision.setup.lease.units import SECONDS_LEFT, request_end, set_end
 from provision.state.record import Lease
@@ -26,7 +25,6 @@ from tests.aws_calls import Answer, ApiCall
 from tests.cli.conftest import remember
 from tests.connections import Connect, WithoutSsh
 from tests.engine.conftest import make_inventory
-from tests.infra.region import CREDENTIALS
 
 HOUR = "3600\n"
 
@@ -74,7 +72,7 @@ class Machines(WithoutSsh):
 @pytest.fixture
 def machines(
     remembered: Target,
-    monkeypatch: pytest.MonkeyPatch,
+    signed_in: None,
     reach_nodes: Callable[[Connect], None],
     answer_calls: Callable[[Answer], None],
 ) -> Machines:
@@ -82,9 +80,6 @@ def machines(
     remember(make_inventory(2), remembered)
     change(remembered, lifetime=Lifetime.model_validate({"max": "8h"}))
     reach_nodes(lambda _: found)
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    forget_clients()
     answer_calls(found.tag)
     return found
 

@@ -32,13 +32,11 @@ from engine.record.journal_copy import (
 )
 from engine.record.outputs_folder import choose_outputs, outputs_folder
 from engine.record.result import RunResult
-from provision.aws.clients import forget_clients
 from provision.state.store import ClusterStore
 from tests.aws_calls import Answer, ApiCall
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_run
 from tests.engine.record.test_history import table
-from tests.infra.region import CREDENTIALS
 from tests.provision.test_record import a_record
 
 ACCOUNT = a_record().account
@@ -138,10 +136,7 @@ class Heads:
 
 
 @pytest.fixture
-def heads(monkeypatch: pytest.MonkeyPatch, answer_calls: Callable[[Answer], None]) -> Heads:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    forget_clients()
+def heads(signed_in: None, answer_calls: Callable[[Answer], None]) -> Heads:
     made = Heads()
     answer_calls(made.answer)
     return made
