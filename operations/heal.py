@@ -14,7 +14,7 @@ from provision import healing
 
 __all__ = ["Inventory", "Node", "Replacement", "plan_replacement", "replace"]
 
-_MEND = "mend the machine, then check it with `gpuctl health {}`; `down` and `up` leave it out"
+_MEND = "`gpuctl heal {}` takes nodes out of service instead"
 
 
 @dataclass(frozen=True)

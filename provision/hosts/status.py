@@ -1,11 +1,13 @@
 """The status of a cluster of hosts: its record, and which machines answer now."""
 
 import asyncio
+from collections.abc import Iterator, Mapping
 
 from config.errors import GpuctlError
 from nodes.fanout import on_each
 from nodes.inventory import Inventory, Node
 from nodes.kept_connections import connect
+from provision.state.hosts_record import HostsRecord
 from provision.state.store import ClusterStore
 from provision.status import ClusterStatus, NodeStatus
 
@@ -18,7 +20,7 @@ def status_of(name: str, store: ClusterStore) -> ClusterStatus:
     assert record is not None
     nodes: tuple[NodeStatus, ...] = ()
     if record.status == "ready":
-        nodes = asyncio.run(_ask(store.inventory(name)))
+        nodes = asyncio.run(_ask(store.whole_inventory(name), record.out))
     return ClusterStatus(
         name=name,
         id=record.id,
@@ -33,11 +35,11 @@ def status_of(name: str, store: ClusterStore) -> ClusterStatus:
         ends=None,
         idle_s=None,
         uses=(),
-        problems=(f"{record.problem}; repeat `gpuctl up`",) if record.problem else (),
+        problems=(*_problems(record),),
     )
 
 
-async def _ask(inventory: Inventory) -> tuple[NodeStatus, ...]:
+async def _ask(inventory: Inventory, out: Mapping[str, str]) -> tuple[NodeStatus, ...]:
     async with connect(inventory) as connections:
 
         async def ask(node: Node) -> None:
@@ -48,8 +50,23 @@ async def _ask(inventory: Inventory) -> tuple[NodeStatus, ...]:
         NodeStatus(
             name=node.name,
             instance_id=node.instance_id,
-            state="silent" if isinstance(answers[node.rank], GpuctlError) else "running",
+            state=_state(node, out, answers[node.rank]),
             private_ip=node.private_ip,
+            reason=out.get(node.name, ""),
         )
         for node in inventory.nodes
     )
+
+
+def _state(node: Node, out: Mapping[str, str], answer: object) -> str:
+    if node.name in out:
+        return "out of service"
+    return "silent" if isinstance(answer, GpuctlError) else "running"
+
+
+def _problems(record: HostsRecord) -> Iterator[str]:
+    if record.problem:
+        yield f"{record.problem}; repeat `gpuctl up`"
+    for name, why in record.out.items():
+        back = f"gpuctl heal {record.name} --return {name}"
+        yield f"{name} is out of service: {why}; mend it, then `{back}`"

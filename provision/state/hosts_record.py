@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, Field
 
 from config.cluster.hosts_file import HostsCluster
-from config.identifiers import ClusterName
+from config.identifiers import ClusterName, NodeName
 from config.models import Value
 from provision.state.record import Status
 
@@ -15,7 +15,8 @@ HOSTS_RECORD = "hosts.json"
 class HostsRecord(Value):
     """A cluster of hosts as gpuctl last wrote on its machines; on this machine alone.
 
-    `id` is in the mark on each machine. `problem` is the reason of a failure, in one line.
+    `id` is in the mark on each machine. `problem` is the reason of a failure, in one line. `out`
+    are the nodes that are out of service, by name, each with the reason: no run gets them.
     """
 
     name: ClusterName
@@ -24,6 +25,7 @@ class HostsRecord(Value):
     created: AwareDatetime
     status: Status
     problem: str = ""
+    out: dict[NodeName, str] = Field(default={})
 
     def now(self, status: Status, problem: str = "") -> "HostsRecord":
         """Return the record with another status."""

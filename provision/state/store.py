@@ -203,7 +203,19 @@ class ClusterStore:
             )
 
     def inventory(self, name: str) -> Inventory:
-        """Return the inventory of a cluster; raise InputError if it is unknown or not ready."""
+        """Return the inventory of a cluster; raise InputError if it is unknown or not ready.
+
+        Nodes that are out of service are left out: the others move up.
+        """
+        inventory, record = self.whole_inventory(name), self.hosts_record(name)
+        if record is None or not record.out:
+            return inventory
+        kept = [node for node in inventory.nodes if node.name not in record.out]
+        nodes = (node.model_copy(update={"rank": rank}) for rank, node in enumerate(kept))
+        return inventory.model_copy(update={"nodes": tuple(nodes)})
+
+    def whole_inventory(self, name: str) -> Inventory:
+        """Return the inventory with the nodes that are out of service; the rest is the same."""
         record, folder = self.known(name), self.folder(name)
         self._files.pull(name, (shared.INVENTORY, shared.HOST_KEYS))
         try:

@@ -232,7 +232,8 @@ def test_the_schema_is_json_and_describes_every_field(tmp_path: Path) -> None:
 
     cluster = json.loads(gpuctl("schema", "cluster", home=tmp_path).stdout)
     run = json.loads(gpuctl("schema", "run", home=tmp_path).stdout)
-    for mapping in (cluster, *(run["$defs"][name] for name in ("Task", "Mpi", "Ray", "Role"))):
+    of_clusters = (cluster["then"], cluster["else"])
+    for mapping in (*of_clusters, *(run["$defs"][name] for name in ("Task", "Mpi", "Ray", "Role"))):
         assert mapping["additionalProperties"] is False
         assert all("description" in field for field in mapping["properties"].values())
 

@@ -49,7 +49,7 @@ NOT_RUN = {
     r"gpuctl (--lab )?(bisect|lab fault (set|clear) slow|report nccl-tests bisect).*": (
         "tests/e2e/test_bisect.py"
     ),
-    r"gpuctl (up lab7.yaml|(status|down) lab7|run run.yaml --cluster lab7)": (
+    r"gpuctl (up lab7.yaml|(status|down|heal) lab7.*|run run.yaml --cluster lab7)": (
         "tests/hosts/test_own_machines.py"
     ),
     r"gpuctl run job.yaml.*": "tests/e2e/pair/test_foreign_files.py runs manifests",

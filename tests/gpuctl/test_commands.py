@@ -92,6 +92,7 @@ OPTIONS_WITHOUT_PARAMETER = {
     "iam-policy boundary": "iam_boundary",
     "lab status leftovers": "Lab.leftovers",
     "ps prune": "prune_logs",
+    "heal return_": "the command alone heals clusters of hosts",
     "results compare": "Run.compare",
     "results keep_baseline": "Run.keep_baseline",
     "plan detailed_exitcode": "the plan says whether it is empty",

@@ -162,7 +162,6 @@ def test_commands_of_a_cloud_say_what_to_do_instead(
     for words, instead in (
         (("extend", "lab7", "1h"), "it has no end: `gpuctl down lab7` removes what gpuctl wrote"),
         (("drift", "lab7"), "`gpuctl health lab7` compares its machines with what they were"),
-        (("heal", "lab7"), "mend the machine, then check it with `gpuctl health lab7`"),
         (("grant", "lab7"), "its users are those of the machines: add their keys"),
     ):
         assert rented + instead in person(*words, code=2), words
@@ -218,6 +217,31 @@ def test_the_users_ssh_settings_lead_to_machines_behind_another_as_a_user_with_s
     assert "\ninside: it is a node of cluster lab8 of root@" in taken
     person("down", "lab8", "--yes")
     assert differences(trees(machines), before) == [[], []]
+
+
+def test_a_broken_node_is_left_out_until_it_is_mended(
+    machines: list[Booted], person: Person, file: Path, tmp_path: Path
+) -> None:
+    person("up", str(file), "--accept-new-host-keys", "--yes")
+    assert person("heal", "lab7") == "lab7: all nodes in service are fit for jobs\n"
+    assert "node7 in service; it has node[0-1]" in person("heal", "lab7", "node7", code=2)
+    smi = "/usr/bin/nvidia-smi"
+    machines[0].output(f"mv {smi} {smi}.kept && printf '#!/bin/sh\\nexit 9\\n' > {smi}")
+    machines[0].output(f"chmod 755 {smi}")
+    out = person("heal", "lab7", "--yes")
+    assert "node0 is out of service: GPUs: expected 8, actual " in out
+    status = person("status", "lab7")
+    assert "  node0    out of service 10.213.0.14" in status
+    assert "mend it, then `gpuctl heal lab7 --return node0`" in status
+    task = run_file(tmp_path, "one", type="task", nodes=1, commands=["hostname"])
+    assert "[node1] ip-10-213-0-15" in person("run", task)
+    both = run_file(tmp_path, "both", type="task", commands=["hostname"])
+    assert "run both wants 2 nodes, cluster lab7 has 1" in person("run", both, code=2)
+    assert "error: node0: GPUs: expected 8" in person("heal", "lab7", "--return", "node0", code=1)
+    machines[0].output(f"mv {smi}.kept {smi}")
+    assert person("heal", "lab7", "--return", "node0") == "node0 is in service again\n"
+    assert "[node0] ip-10-213-0-14" in person("run", both)
+    person("down", "lab7", "--yes")
 
 
 def test_a_login_without_root_is_refused_with_what_to_do(
