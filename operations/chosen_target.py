@@ -83,14 +83,10 @@ class ChosenTarget:
         return (sys.executable, str(door), *lab, "--region", region, *profile, "ssm-proxy")
 
     def _target(self, region: str | None) -> Target:
-        chosen = self.region or region or self.default_region
         if self.lab:
+            chosen = self.region or region or self.default_region
             return lifecycle.target(self.lab, chosen or "us-east-1", self.backend)
-        if chosen is None:
-            # boto3, which few commands need here.
-            from provision.aws.account import profile_region  # noqa: PLC0415
-
-            chosen = profile_region(self.profile)
+        chosen = self.aws_region(region)
         if chosen is None:
             raise InputError(
                 "no AWS region is known",
@@ -98,6 +94,16 @@ class ChosenTarget:
             )
         environment = {"AWS_PROFILE": self.profile} if self.profile else {}
         return Target("aws", chosen, self.state, environment=environment, backend=self.backend)
+
+    def aws_region(self, region: str | None = None) -> str | None:
+        """Return the region of AWS: the option's, the file's, the settings'; None if none says."""
+        chosen = self.region or region or self.default_region
+        if chosen is None:
+            # boto3, which few commands need here.
+            from provision.aws.account import profile_region  # noqa: PLC0415
+
+            chosen = profile_region(self.profile)
+        return chosen
 
     def ensure_lab(self, report: Reporter) -> None:
         """Start the lab if it is down; do nothing on AWS."""
@@ -156,6 +162,12 @@ class ChosenTarget:
         self.require_lab()
         store = ClusterStore(self.remembered())
         record = store.last_known(name)
+        if record is None and not self.lab and self.aws_region() is None:
+            names = ", ".join(self.cluster_names())
+            raise InputError(
+                f"this machine knows no cluster '{name}', and no AWS region to look for it",
+                f"{f'it knows {names}; ' if names else ''}set --region, or AWS_REGION",
+            )
         return store.at(self.target(record.region if record else None))
 
     def known_store(self, name: str) -> "ClusterStore":

@@ -66,6 +66,8 @@ def overview(chosen: ChosenTarget, name: str | None = None) -> Overview:
     if name in names:
         return Overview((hosts_status.status_of(name, hosts_store),), (), _last_runs(chosen))
     hosts = tuple(hosts_status.status_of(each, hosts_store) for each in names)
+    if hosts and not chosen.lab and chosen.aws_region() is None:
+        return Overview(hosts, (), _last_runs(chosen))  # a person without AWS
     if chosen.is_lab_down():
         return Overview(hosts, ClusterStore(chosen.remembered()).errors())
     try:

@@ -17,8 +17,8 @@ The words and their order are those of AWS's health check, without PASS:
 awslabs/awsome-distributed-ai @95b939cd, 4.validation_and_observability/2.gpu-cluster-healthcheck
 (2026-11-20)."""
 
-REPLACE = "replace the node: `gpuctl heal`, or terminate the instance and repeat `gpuctl up`"
-REBOOT = "reboot the node; if it comes again, replace it: `gpuctl heal`"
+REPLACE = "`gpuctl heal` replaces the node, or takes your own machine out of service"
+REBOOT = "reboot the node; if it comes again: `gpuctl heal`"
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from config.cluster.hosts_file import Host, HostsCluster
+from provision.state.hosts_record import HostsRecord
 from tests.engine.conftest import make_inventory
 from tests.interrupts import INTERRUPTIBLE, until_idle
 
@@ -166,6 +169,34 @@ def test_no_region_is_one_line(tmp_path: Path) -> None:
         "gpuctl: error: no AWS region is known; "
         "set `region:` in the cluster file, --region, or AWS_REGION\n"
     )
+
+
+UNKNOWN = "gpuctl: error: this machine knows no cluster 'demo', and no AWS region to look for it; "
+
+
+@pytest.mark.parametrize("command", [("down", "--yes"), ("ssh",), ("health",), ("extend", "1h")])
+def test_a_cluster_that_nobody_knows_is_not_looked_for_without_a_region(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    line = (command[0], "demo", *command[1:])
+    done = gpuctl(*line, home=tmp_path)
+    assert (done.returncode, done.stderr) == (2, f"{UNKNOWN}set --region, or AWS_REGION\n")
+    record = HostsRecord(
+        name="lab7",
+        id="aaaa",
+        file=HostsCluster(name="lab7", hosts=(Host(address="10.0.0.7"),)),
+        created=datetime.now(UTC),
+        status="failed",
+    )
+    folder = tmp_path / ".local/state/gpuctl/aws/hosts/clusters/lab7"
+    folder.mkdir(parents=True)
+    (folder / "hosts.json").write_text(record.model_dump_json())
+    assert gpuctl(*line, home=tmp_path).stderr == (
+        f"{UNKNOWN}it knows lab7; set --region, or AWS_REGION\n"
+    )
+    status = gpuctl("status", home=tmp_path)  # of a person without AWS
+    assert (status.returncode, status.stderr) == (0, "")
+    assert status.stdout.startswith("lab7: failed since ")
 
 
 def test_no_credentials_is_one_line_and_nothing_is_created(tmp_path: Path) -> None:

@@ -74,21 +74,21 @@ def test_equal_findings_share_a_row_and_the_gravest_come_first(found: list[Findi
 def test_findings_on_a_narrow_terminal_are_wrapped_before_a_column_is_left_out(
     found: list[Finding],
 ) -> None:
-    remedy = "replace the node: `gpuctl heal`, or terminate the instance and repeat `gpuctl up`"
+    remedy = "`gpuctl heal` replaces the node, or takes your own machine out of service"
     found.append(finding("node1", "isolate").model_copy(update={"remedy": remedy}))
     assert health(code=1).splitlines()[2] == f"{'':<17}{remedy}"
     assert lines_on_terminal("health", "demo") == [
         "SEVERITY  NODE   FOUND, REMEDY, SOURCE",
         "isolate   node1  GPUs: expected 8, actual 7",
-        "                 replace the node: `gpuctl heal`, or terminate the instance and",
-        "                 repeat `gpuctl up`",
+        "                 `gpuctl heal` replaces the node, or takes your own machine out",
+        "                 of service",
         "                 source: somebody",
         "demo: 3 nodes, not fit for jobs: node1",
     ]
     assert lines_on_terminal("health", "demo", columns=50)[:3] == [
         "NODE   FOUND, REMEDY, SOURCE",
         "node1  GPUs: expected 8, actual 7",
-        "       replace the node: `gpuctl heal`, or",
+        "       `gpuctl heal` replaces the node, or takes",
     ]
 
 

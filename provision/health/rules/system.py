@@ -6,7 +6,7 @@ from re import findall
 
 from config.command_text import command_text
 from provision.health.facts import UNCHECKED, Disk, NodeFacts
-from provision.health.model import REBOOT, AllFacts, Deviation, Rule, Severity, from_checks
+from provision.health.model import REBOOT, REPLACE, AllFacts, Deviation, Rule, Severity, from_checks
 
 _FACTS_IN_WORDS = {
     "gpus": "the GPUs",
@@ -117,7 +117,7 @@ VERSIONS = Rule(
     " /usr/local/cuda, `mpirun --version`",
     expects="the version of most nodes; another kernel or system is only for watching",
     severity="isolate",
-    remedy="install the version of the others, or replace the node: `gpuctl heal`",
+    remedy=f"install the version of the others, or {REPLACE}",
     source="docs/develop/node-health.md",
     check=_check_versions,
 )
