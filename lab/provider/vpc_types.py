@@ -267,6 +267,10 @@ class NatGateway(Resource):
             "networkInterfaceId": address.get("NetworkInterfaceId"),
             "tags": tags_of(gateway),
         }
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """Delete the gateway, and wait until it is deleted: then its address can be released."""
+        super().delete(resource_id, state)
         wait(
             lambda: self._state(resource_id) in (None, "deleted"),
             "the NAT gateway to be deleted",

@@ -121,7 +121,7 @@ def test_a_cluster_of_own_machines_from_up_to_down(
     # Again, and without the option: the keys are pinned, and nothing is written twice.
     written = trees(machines)
     person("up", str(file), "--yes")
-    assert trees(machines) == written
+    assert differences(written, trees(machines)) == [[], []]
 
     status = person("status", "lab7")
     assert status.splitlines()[0].startswith("lab7: ready since ")
