@@ -3,7 +3,6 @@
 import asyncio
 import getpass
 import socket
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -191,7 +190,7 @@ def up(hosts_plan: HostsPlan, store: ClusterStore, report: Reporter) -> Inventor
         with _record_failure(record, store):
             inventory = _inventory(hosts_plan, store)
             _keep_host_keys(hosts_plan, inventory)
-            inventory = asyncio.run(_make_nodes(hosts_plan, inventory, report))
+            inventory = asyncio.run(_make_nodes(hosts_plan, inventory, created, report))
             store.save_inventory(inventory)
             refresh_hosts(inventory)
             store.write_hosts(record.now("ready"))
@@ -235,8 +234,10 @@ def _keep_host_keys(hosts_plan: HostsPlan, inventory: Inventory) -> None:
         write_whole(inventory.folder / ACCEPTED, hosts_plan.accepted)
 
 
-async def _make_nodes(hosts_plan: HostsPlan, inventory: Inventory, report: Reporter) -> Inventory:
-    await _write(hosts_plan, inventory, report)
+async def _make_nodes(
+    hosts_plan: HostsPlan, inventory: Inventory, created: datetime, report: Reporter
+) -> Inventory:
+    await _write(hosts_plan, inventory, created, report)
     async with connect(inventory) as connections:
         async with asyncio.TaskGroup() as group:
             tasks = [
@@ -250,12 +251,14 @@ async def _make_nodes(hosts_plan: HostsPlan, inventory: Inventory, report: Repor
     return inventory
 
 
-async def _write(hosts_plan: HostsPlan, inventory: Inventory, report: Reporter) -> None:
+async def _write(
+    hosts_plan: HostsPlan, inventory: Inventory, created: datetime, report: Reporter
+) -> None:
     name, folder = inventory.cluster, inventory.folder
     keys = ensure_key(cluster_key(folder), f"gpuctl {name}"), ensure_nodes_key(folder, name)
-    mark = (
+    mark = (  # the same in each `up`, which then changes nothing
         f"{hosts_plan.id} {name} of {getpass.getuser()}@{socket.gethostname()},"
-        f" written {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC"
+        f" since {created.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     )
     names = [each.machine.name for each in hosts_plan.hosts]
     known = [(each.machine.port, each.machine.host_key) for each in hosts_plan.hosts]

@@ -86,8 +86,8 @@ def test_half_an_answer_is_none() -> None:
             "the other nodes' address for it is ::1, and it has 10.0.0.11: set `internal`",
         ),
         (
-            {"cluster": "beef01 lab3 of ann@laptop, written 2026-11-29 06:12 UTC"},
-            "it is a node of cluster lab3 of ann@laptop, written 2026-11-29 06:12 UTC: `gpuctl"
+            {"cluster": "beef01 lab3 of ann@laptop, since 2026-11-29 06:12 UTC"},
+            "it is a node of cluster lab3 of ann@laptop, since 2026-11-29 06:12 UTC: `gpuctl"
             " down` there removes what that wrote",
         ),
         (
@@ -104,7 +104,7 @@ def test_a_problem_of_a_machine_has_its_remedy(changes: dict[str, Any], problem:
 
 def test_a_machine_of_the_same_cluster_has_no_problem() -> None:
     assert GOOD is not None
-    ours = replace(GOOD, cluster="c0ffee lab7 of ann@laptop, written 2026-11-29 06:12 UTC")
+    ours = replace(GOOD, cluster="c0ffee lab7 of ann@laptop, since 2026-11-29 06:12 UTC")
     assert list(problems(ours, "10.0.0.11", "c0ffee")) == []
     assert len(list(problems(ours, "10.9.9.9", "c0ffee"))) == 1
 
