@@ -111,7 +111,8 @@ def test_a_broken_machine_is_named_until_it_is_whole_again(gpuctl: Gpuctl, tmp_p
     ]
     job = run_file(tmp_path, "job", ["true"])
     refused = gpuctl("--lab", "run", str(job), "--cluster", "proven", code=125)
-    assert "node1: GPUs: expected 8, actual 7 (isolate: replace the node" in refused
+    heal = f"`{gpuctl.program} heal` replaces the node"
+    assert f"node1: GPUs: expected 8, actual 7 (isolate: {heal}" in refused
     assert "node1: kernel log of 0000:64:00: expected no error, actual Xid 79" in refused
     assert "node0" not in refused
     gpuctl("--lab", "run", str(job), "--cluster", "proven", "--no-health")
