@@ -1,7 +1,8 @@
-"""What a cluster has of runs that no client of this machine followed, before it is removed."""
+"""Read runs that no client followed: before their cluster is removed, which has their logs."""
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 
 from config.errors import GpuctlError, InputError, StateError
 from engine.record.events import FirstEvent
@@ -43,13 +44,20 @@ def read_running(
 def _runs_of(chosen: ChosenTarget, cluster: str, watcher: Watcher) -> list[RunRecord]:
     """Return the runs that this machine started on the cluster, none of an earlier cluster."""
     try:
-        with History(chosen.state / "runs") as history:
+        with History(chosen.runs) as history:
             runs = [run for run in history.runs() if run.cluster == cluster]
-        record = ClusterStore(chosen.remembered()).last_known(cluster) if runs else None
-        return [run for run in runs if record and run.started >= record.created]
+        created = _created(chosen, cluster) if runs else None
+        return [run for run in runs if created and run.started >= created]
     except StateError as error:  # a full disk must not keep the cluster
         watcher.warn(f"whether runs were read to their end is unknown: {error.message}")
         return []
+
+
+def _created(chosen: ChosenTarget, cluster: str) -> datetime | None:
+    """Return when the cluster was created, rented or of hosts; None if it is not known."""
+    hosts = chosen.hosts_store().hosts_record(cluster)
+    record = hosts or ClusterStore(chosen.remembered()).last_known(cluster)
+    return record.created if record else None
 
 
 def _read(
@@ -76,16 +84,15 @@ async def _follow(
     run: RunRecord, inventory: Inventory, chosen: ChosenTarget, seconds: float
 ) -> None:
     async with asyncio.timeout(seconds):
-        runs = chosen.state / "runs"
-        await session.follow(run.run_id, inventory, runs, lambda _: None, Limits(reconnect_s=0))
+        limits = Limits(reconnect_s=0)
+        await session.follow(run.run_id, inventory, chosen.runs, lambda _: None, limits)
 
 
 def _missing_outputs(chosen: ChosenTarget, run: RunRecord) -> list[str]:
-    runs = chosen.state / "runs"
-    started = next(recorded_events(runs, run.run_id), None)
+    started = next(recorded_events(chosen.runs, run.run_id), None)
     if not isinstance(started, FirstEvent) or not started.outputs:
         return []
-    if have_come_back(outputs_folder(runs, run.run_id)):
+    if have_come_back(outputs_folder(chosen.runs, run.run_id)):
         return []
     paths = ", ".join(started.outputs)
     return [f"outputs of run {run.run_id} ({paths}): `gpuctl attach {run.run_id}` fetches them"]

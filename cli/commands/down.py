@@ -57,7 +57,7 @@ def down(
             losses = release.losses(chosen, removal, watcher=view)
     plan = render.RemovalPlan(tuple(run.run_id for run in removal.runs), losses, removal.outputs)
     if not out.as_json:
-        for line in render.loss_lines(losses, removal.outputs) if losses else ():
+        for line in render.loss_lines(losses, removal.outputs):
             out.note(line)
     if removal.occupancy and yes:
         out.warn(f"{removal.occupancy}; it ends with the cluster")

@@ -23,11 +23,14 @@ class RemovalPlan:
     outputs: tuple[str, ...] = ()
 
 
-def loss_lines(losses: "Losses", outputs: tuple[str, ...] = ()) -> list[str]:
+def loss_lines(losses: "Losses | None", outputs: tuple[str, ...] = ()) -> list[str]:
     """Return the plan of a removal: the cluster, the data that is lost, what stays.
 
-    `outputs` are lines about outputs that have not come back.
+    `outputs` are lines about outputs that have not come back: all there is without `losses`.
     """
+    lost_outputs = [f"  lost: {line}" for line in outputs]
+    if losses is None:
+        return lost_outputs
     machines = ", ".join(f"{number} x {name}" for name, number in losses.machines.items())
     usd = losses.spent_usd
     spent = "cost unknown" if usd is None else f"about {money(usd)} so far"
@@ -35,7 +38,8 @@ def loss_lines(losses: "Losses", outputs: tuple[str, ...] = ()) -> list[str]:
         f"Cluster {losses.name} ({losses.id or 'without id'}) in {losses.region},"
         f" owner {losses.owner}: {machines or 'no machine'},"
         f" up {elapsed(losses.seconds_up)}, {spent}",
-        *(f"  lost: {line}" for line in (*losses.data, *outputs)),
+        *(f"  lost: {line}" for line in losses.data),
+        *lost_outputs,
         *(f"  stays: {line}" for line in losses.stays),
         "  stays: logs, results and outputs of its runs on this machine",
     ]
