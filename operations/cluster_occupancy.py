@@ -41,7 +41,7 @@ def occupancy_text(chosen: ChosenTarget, cluster: str, runs: Sequence[Holder]) -
     others = "" if not more else " (and 1 more)" if len(more) == 1 else f" (and {len(more)} more)"
     since = f" since {run.since:%Y-%m-%d %H:%M:%S} UTC" if run.since else ""
     is_ours = True
-    with suppress(StateError), History(chosen.state / "runs") as history:  # the disk may be full
+    with suppress(StateError), History(chosen.runs) as history:  # the disk may be full
         is_ours = any(known.run_id == run.run_id for known in history.runs())
     whose = "" if is_ours else ", started from another machine"
     return f"run {run.run_id}{others} has been on cluster {cluster}{since}{whose}"

@@ -35,7 +35,7 @@ def prune(pruning: Pruning) -> None:
 
 def remove_old_logs(chosen: ChosenTarget, watcher: Watcher) -> None:
     """Remove logs of earlier runs beyond the budget; an error is only a warning."""
-    with History(chosen.state / "runs") as records:
+    with History(chosen.runs) as records:
         pruning = _pruning(chosen, records.runs(), AGE_S)
     try:
         prune(pruning)
@@ -49,5 +49,5 @@ def remove_old_logs(chosen: ChosenTarget, watcher: Watcher) -> None:
 
 
 def _pruning(chosen: ChosenTarget, records: Iterable[RunRecord], age_s: float) -> Pruning:
-    kept = stored_runs(chosen.state / "runs", records)
+    kept = stored_runs(chosen.runs, records)
     return Pruning(tuple(kept), tuple(runs_over_budget(kept, age_s)))

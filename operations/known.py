@@ -46,7 +46,7 @@ class ListedRun:
 def history(chosen: ChosenTarget, *, watcher: Watcher = LoggingWatcher()) -> tuple[RunRecord, ...]:
     """Return all runs, newest first: with a team's bucket also those of the others."""
     share_runs(chosen, watcher)
-    with History(chosen.state / "runs") as records:
+    with History(chosen.runs) as records:
         return records.runs()
 
 
@@ -65,12 +65,12 @@ def list_runs(
     for error in lost:
         watcher.warn(error.message)
     if lost:
-        with History(chosen.state / "runs") as kept:
+        with History(chosen.runs) as kept:
             records = tuple(kept.find(record.run_id) for record in records)
     places: dict[str, int] = {}
     if any(record.status == "queued" for record in records):
         places = queue_places.queue_places(chosen, records, watcher)
-    runs = chosen.state / "runs"
+    runs = chosen.runs
     return tuple(
         _listed(record, places.get(record.run_id), heard(runs, record)) for record in records
     )
@@ -92,7 +92,7 @@ def heard(runs: Path, record: RunRecord) -> datetime | None:
 
 def newest_run(chosen: ChosenTarget) -> RunRecord:
     """Return the newest run of this machine's history; InputError if there is none."""
-    with History(chosen.state / "runs") as records:
+    with History(chosen.runs) as records:
         newest = records.runs()[:1]
     if not newest:
         raise InputError("no run was started yet", "start one with `gpuctl run FILE`")
@@ -129,7 +129,7 @@ def kept_run(chosen: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatch
 
 
 def _find(chosen: ChosenTarget, name: str) -> RunRecord:
-    with History(chosen.state / "runs") as records:
+    with History(chosen.runs) as records:
         return records.find(name)
 
 

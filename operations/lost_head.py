@@ -184,7 +184,7 @@ def _replacement(chosen: ChosenTarget, run: RunRecord) -> str:
 def _mark(chosen: ChosenTarget, lost: list[RunLost]) -> list[RunLost]:
     """Mark the runs as failed in the history; return their errors."""
     if lost:
-        with History(chosen.state / "runs") as history:
+        with History(chosen.runs) as history:
             for error in lost:
                 history.mark_lost(error.run_id, error.reason)
     return lost

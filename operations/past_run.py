@@ -35,11 +35,11 @@ def first_event(
     """
     if outputs is not None:
         parent = user_path(outputs).absolute()
-        choose_outputs(chosen.state / "runs", record.run_id, parent)
+        choose_outputs(chosen.runs, record.run_id, parent)
     fetch_journal(chosen, record, watcher)
     if record.is_lost:
         _fetch_saved(chosen, record, watcher)
-    event = next(recorded_events(chosen.state / "runs", record.run_id), None)
+    event = next(recorded_events(chosen.runs, record.run_id), None)
     if not isinstance(event, FirstEvent):
         raise InputError(
             f"the logs of run {record.run_id} are not kept any more",
@@ -60,7 +60,7 @@ def replay(
 
     Nothing is removed: the cluster may be in use again. RunError for a run without a result.
     """
-    runs, collector = chosen.state / "runs", ResultCollector()
+    runs, collector = chosen.runs, ResultCollector()
     for event in recorded_events(runs, record.run_id):
         collector.see(event)
         on_event(event)
@@ -78,7 +78,7 @@ def late_outputs(chosen: ChosenTarget, started: FirstEvent, watcher: Watcher) ->
 
     A client that only waits (`gpuctl wait`, `gpuctl logs`) leaves them on the nodes.
     """
-    runs = chosen.state / "runs"
+    runs = chosen.runs
     if not started.outputs:
         return None
     kept = outputs_folder(runs, started.run_id)
@@ -111,7 +111,7 @@ def _fetch_saved(chosen: ChosenTarget, record: RunRecord, watcher: Watcher) -> N
     except InputError:  # the cluster is gone
         return
     try:
-        missing = fetch_saved(record.run_id, inventory, chosen.state / "runs")
+        missing = fetch_saved(record.run_id, inventory, chosen.runs)
     except GpuctlError as error:
         watcher.warn(f"what run {record.run_id} has saved did not come: {error}")
         return

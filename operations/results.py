@@ -36,7 +36,7 @@ class RunResults:
 
 def results(chosen: ChosenTarget, record: RunRecord) -> RunResults:
     """Return what the run measured."""
-    runs = chosen.state / "runs"
+    runs = chosen.runs
     with History(runs) as history:
         tables, findings = history.tables(record.run_id), history.findings(record.run_id)
     started = next(recorded_events(runs, record.run_id), None)
@@ -47,7 +47,7 @@ def results(chosen: ChosenTarget, record: RunRecord) -> RunResults:
 
 def tables(chosen: ChosenTarget, record: RunRecord) -> tuple[Table, ...]:
     """Return the nccl-tests tables of the run."""
-    with History(chosen.state / "runs") as history:
+    with History(chosen.runs) as history:
         return history.tables(record.run_id)
 
 
@@ -65,7 +65,7 @@ def compare(chosen: ChosenTarget, before: RunRecord, after: RunRecord) -> Compar
 
 def baseline(chosen: ChosenTarget, name: str) -> RunRecord:
     """Return the run that is kept as this baseline; InputError for an unknown name."""
-    with History(chosen.state / "runs") as history:
+    with History(chosen.runs) as history:
         return history.baseline(name)
 
 
@@ -83,5 +83,5 @@ def keep_baseline(chosen: ChosenTarget, name: str, record: RunRecord) -> None:
             f"run {record.run_id} {why}: it cannot be a baseline",
             "keep a run that is done and has tables; `gpuctl ps` lists the runs",
         )
-    with History(chosen.state / "runs") as history:
+    with History(chosen.runs) as history:
         history.keep_baseline(name, record.run_id)

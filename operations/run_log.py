@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def check_kept(chosen: ChosenTarget, record: RunRecord) -> None:
     """Raise InputError if the run is over and its log was removed."""
-    path = kept_path(chosen.state / "runs", record.run_id, "journal.jsonl")
+    path = kept_path(chosen.runs, record.run_id, "journal.jsonl")
     if record.is_over and not path.exists():
         raise InputError(
             f"the logs of run {record.run_id} are not kept any more",
@@ -38,13 +38,13 @@ def read_log(
     if follow and not record.is_over:
         runs.follow_journal(chosen, record, on_event=on_event, watcher=watcher)
         return
-    for event in recorded_events(chosen.state / "runs", record.run_id):
+    for event in recorded_events(chosen.runs, record.run_id):
         on_event(event)
 
 
 def missing_part(chosen: ChosenTarget, run_id: str) -> str:
     """Return why the log of a run may be incomplete, of which the end was not read."""
-    with History(chosen.state / "runs") as history:
+    with History(chosen.runs) as history:
         record = history.find(run_id)
     if record.is_over:
         return f"the output of run {run_id} may be incomplete: {record.reason}"

@@ -44,7 +44,7 @@ def drop(chosen: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()
     run, inventory = _waiting_run(chosen, name, watcher)
     if not asyncio.run(cluster_runs.drop_run(run.run_id, inventory)):
         raise _not_waiting(run.run_id)
-    return asyncio.run(session.follow(run.run_id, inventory, chosen.state / "runs", lambda _: None))
+    return asyncio.run(session.follow(run.run_id, inventory, chosen.runs, lambda _: None))
 
 
 def current_load(run: Run, inventory: Inventory) -> dict[str, int]:

@@ -27,7 +27,7 @@ LAST_LINES = 50
 
 def run_report(chosen: ChosenTarget, record: RunRecord) -> Report:
     """Return what is known of the run; a run of a bisect brings the whole bisect."""
-    runs = chosen.state / "runs"
+    runs = chosen.runs
     with History(runs) as history:
         tables = history.tables(record.run_id)
         findings, setting = history.findings(record.run_id), history.setting(record.run_id)

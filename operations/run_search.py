@@ -24,7 +24,7 @@ def find_run(chosen: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatch
     machine's history nor the team's bucket has the run, ask the heads of the clusters that this
     machine has a record of, and add the run to the history. Raises InputError if nobody knows it.
     """
-    runs = chosen.state / "runs"
+    runs = chosen.runs
     try:
         record = recorded_run(chosen, name, watcher=watcher)
     except InputError:

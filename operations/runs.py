@@ -221,7 +221,7 @@ def attach(
     """
     run, inventory = started.run, started.inventory
     if run.outputs:
-        runs = chosen.state / "runs"
+        runs = chosen.runs
         parent = outputs or outputs_folder(runs, run.run_id).parent
         choose_outputs(runs, run.run_id, user_path(parent).absolute())
     client = RunClient(
@@ -251,7 +251,7 @@ def wait(
     record, inventory = find_run_with_cluster(chosen, name, watcher=watcher)
     if inventory is None:
         return record
-    runs, watch = chosen.state / "runs", head_watch(chosen, inventory, record)
+    runs, watch = chosen.runs, head_watch(chosen, inventory, record)
 
     async def has_ended() -> bool:
         try:
@@ -275,7 +275,7 @@ def stop(chosen: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()
     record, inventory = find_run_with_cluster(chosen, name, watcher=watcher)
     if inventory is None:
         raise InputError(f"run {record.run_id} is over ({record.status})", "see `gpuctl ps`")
-    result = asyncio.run(session.stop(record.run_id, inventory, chosen.state / "runs"))
+    result = asyncio.run(session.stop(record.run_id, inventory, chosen.runs))
     if record.on_stop == "destroy":
         # A client that follows the run removes the cluster too.
         with (
@@ -313,7 +313,7 @@ def follow_journal(
         watch(event)
         on_event(event)
 
-    asyncio.run(session.follow(record.run_id, inventory, chosen.state / "runs", see, limits))
+    asyncio.run(session.follow(record.run_id, inventory, chosen.runs, see, limits))
 
 
 def _first_event(chosen: ChosenTarget, record: RunRecord, inventory: Inventory) -> FirstEvent:
@@ -324,7 +324,7 @@ def _first_event(chosen: ChosenTarget, record: RunRecord, inventory: Inventory) 
         is_destroyed = record.on_stop == "destroy"
         lost = None if is_destroyed else lost_head(chosen, inventory, record)
         if lost is not None:
-            with History(chosen.state / "runs") as history:
+            with History(chosen.runs) as history:
                 history.mark_lost(record.run_id, lost.reason)
             raise lost from error
         if is_destroyed:
@@ -335,7 +335,7 @@ def _first_event(chosen: ChosenTarget, record: RunRecord, inventory: Inventory) 
             ) from error
         raise
     if event is None or event.run_id != record.run_id:
-        return asyncio.run(session.first_event(record.run_id, inventory, chosen.state / "runs"))
+        return asyncio.run(session.first_event(record.run_id, inventory, chosen.runs))
     return event
 
 

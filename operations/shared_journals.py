@@ -68,7 +68,7 @@ def fetch_journal(
 
     The history then also has the run's tables, findings and setting. An error is a warning.
     """
-    runs = chosen.state / "runs"
+    runs = chosen.runs
     if bucket_of(chosen.backend) is None or chosen.is_lab_down() or not run.is_over:
         return
     try:

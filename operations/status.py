@@ -84,7 +84,7 @@ def overview(chosen: ChosenTarget, name: str | None = None) -> Overview:
 
 def _last_runs(chosen: ChosenTarget) -> dict[str, LastRun]:
     """Return the newest run by cluster; none if the history cannot be read."""
-    runs = chosen.state / "runs"
+    runs = chosen.runs
     try:
         with History(runs) as history:
             oldest_first = reversed(history.runs())

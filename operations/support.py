@@ -61,7 +61,7 @@ def _texts(
     """Yield names and texts of the archive's files."""
     for name in runs:  # first: a run that nobody knows ends it
         run_id = kept_run(chosen, name, watcher=watcher).run_id
-        events = recorded_events(chosen.state / "runs", run_id)
+        events = recorded_events(chosen.runs, run_id)
         lines = (event_json(event) for event in events if not has_output(event))
         yield f"runs/{run_id}.jsonl", "".join(f"{line}\n" for line in lines)
     yield "about.json", json.dumps(_about(chosen), indent=2)

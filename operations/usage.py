@@ -97,7 +97,7 @@ def current_usage(
 
 def past_usage(chosen: ChosenTarget, run_id: str) -> tuple[NodeSummary, ...]:
     """Return the means and peaks of a run that is over; InputError if there are no metrics."""
-    nodes = summaries(recorded_samples(chosen.state / "runs", run_id))
+    nodes = summaries(recorded_samples(chosen.runs, run_id))
     if not nodes:
         raise InputError(
             f"run {run_id} is over, and this machine has no metrics of it",
