@@ -72,14 +72,14 @@ class ClusterStatus:
     region: str
     state: ClusterState
     nodes: tuple[NodeStatus, ...]
-    others: tuple[str, ...]
-    since: str | None
-    hourly_usd: float | None
-    spent_usd: float | None
-    ends: str | None
-    idle_s: int | None
-    uses: tuple[str, ...]
-    problems: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    since: str | None = None
+    hourly_usd: float | None = None
+    spent_usd: float | None = None
+    ends: str | None = None
+    idle_s: int | None = None
+    uses: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     as_of: datetime | None = None
 
 
@@ -136,13 +136,7 @@ def _split_off_elsewhere(known: dict[str, ClusterRecord], target: Target) -> lis
             region=record.region,
             state="elsewhere",
             nodes=(),
-            others=(),
             since=record.created.isoformat(timespec="seconds"),
-            hourly_usd=None,
-            spent_usd=None,
-            ends=None,
-            idle_s=None,
-            uses=(),
             problems=(
                 f"it is in AWS account {record.account}, these credentials are of {ours};"
                 f" {OTHER_ACCOUNT}",

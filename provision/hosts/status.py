@@ -28,14 +28,8 @@ def status_of(name: str, store: ClusterStore) -> ClusterStatus:
         region="",
         state=record.status,
         nodes=nodes,
-        others=(),
         since=record.created.isoformat(timespec="seconds"),
-        hourly_usd=None,
-        spent_usd=None,
-        ends=None,
-        idle_s=None,
-        uses=(),
-        problems=(*_problems(record),),
+        problems=tuple(_problems(record)),
     )
 
 
