@@ -24,8 +24,7 @@ from engine.agent.journal.lines import WholeLines
 from engine.contract.plan import LaunchPlan
 from engine.contract.worker_events import Output
 from engine.record.journal_copy import recorded_events
-from engine.record.nccl_tests import TableCollector
-from engine.record.result import ResultCollector
+from engine.record.result import ResultCollector, TableCollector
 from tests.engine.conftest import TOOLS, LocalCluster, make_plan
 
 

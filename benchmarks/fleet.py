@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.overheads.site import environment_of
 from config.cluster.cluster_file import Cluster
 from config.progress import silent
 from config.target import Target
@@ -105,13 +106,11 @@ def took(way: Way, nodes: int, engine: Path) -> Took:
     for what in ("plan", "up"):
         with tempfile.TemporaryDirectory() as name, region(Path(name)) as here:
             module, *files = way(nodes, here.target, Path(name))
+            path = f"{engine.parent}{os.pathsep}{os.environ['PATH']}"
             started = time.perf_counter()
             subprocess.run(
                 [sys.executable, "-m", module, what, *files],
-                env={
-                    **os.environ,
-                    "PATH": f"{engine.parent}{os.pathsep}{os.environ['PATH']}",
-                },
+                env={**environment_of(Path(name)), "PATH": path},
                 stdout=subprocess.DEVNULL,
                 check=True,
             )

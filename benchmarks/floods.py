@@ -34,8 +34,7 @@ from config.run.run_file import Task
 from engine.agent.head.supervisor import Supervisor
 from engine.agent.journal.journal import Journal
 from engine.agent.journal.journal_file import JOURNAL, JournalReader, kind_of
-from engine.agent.link.heartbeat_layout import BEAT_S
-from engine.agent.link.heartbeat_process import raise_priority, seal, unseal
+from engine.agent.link.heartbeat_process import BEAT_S, raise_priority, seal, unseal
 from engine.agent.link.launcher import HELD
 from engine.contract.event import Event, to_line
 from engine.contract.plan import LaunchPlan

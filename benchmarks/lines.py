@@ -34,6 +34,7 @@ from cli.render.run import RunView
 from engine.agent.journal.lines import WholeLines
 from engine.contract.plan import LaunchPlan
 from engine.contract.worker_events import Output
+from engine.plan.remote_paths import RunPaths
 from engine.record.history import History
 from engine.record.journal_copy import recorded_events
 from engine.session import head, session
@@ -131,7 +132,7 @@ def follow(folder: Path, each: int) -> None:
 
     patched: Any = head
     patched.connect = connect
-    patched.run_folder = lambda _: str(folder)
+    patched.run_paths = lambda *_: RunPaths(str(folder.parent), folder.name)
     plan = the_plan(each)
     view = RunView(plan, Out())
     runs = folder / "client"

@@ -8,14 +8,12 @@ Nothing boots: `up` is everything but waiting for the nodes.
 import json
 import sys
 from pathlib import Path
-from unittest import mock
 
 from cli.render.plan import plan_lines
 from config.loading.load import load_cluster
 from config.progress import silent
 from config.target import Target
 from provision import up
-from provision.nodes import spares
 from tests.provision.unbooted import nothing_boots
 
 
@@ -27,8 +25,7 @@ def main() -> None:
     planned = up.plan(load_cluster(Path(file)), target, silent)
     print("\n".join(plan_lines(planned)))
     if what == "up":
-        with mock.patch.object(spares, "bootstrap", nothing_boots):
-            up.up(planned, target, silent)
+        up.up(planned, target, silent, boot=nothing_boots)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ from benchmarks.floods import plan_of
 from benchmarks.scale_nodes import LINE, SimulatedNodes
 from benchmarks.scale_supervisor import NODES, PLAN
 from engine.agent.journal.journal_file import JOURNAL, JournalReader
-from engine.agent.link.heartbeat_layout import BEAT_S
+from engine.agent.link.heartbeat_process import BEAT_S
 from engine.contract.codec import from_json, to_json
 from engine.contract.plan import LaunchPlan, RetryPlan, RunOrder
 from engine.session.bundle import agent_bundle
@@ -360,6 +360,7 @@ def follow(folder: Path) -> None:
     from cli.output import Output
     from cli.render.run import RunView
     from engine.contract.event import Event
+    from engine.plan.remote_paths import RunPaths
     from engine.record.history import History
     from engine.session import head, session
     from tests.engine.conftest import make_inventory
@@ -370,7 +371,7 @@ def follow(folder: Path) -> None:
 
     patched: Any = head
     patched.connect = connect
-    patched.run_folder = lambda _: str(folder)
+    patched.run_paths = lambda *_: RunPaths(str(folder.parent), folder.name)
     plan = from_json(RunOrder, json.loads((folder.parent / PLAN).read_text())).plan
     began, runs, view = time.time(), folder / "client", RunView(plan, Output())
     with History(runs) as history:

@@ -15,9 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from engine.agent.link.heartbeat_layout import BEAT_S
-from engine.agent.link.heartbeat_process import seal, unseal
-from engine.agent.link.silence import SilenceWatch
+from engine.agent.link.heartbeat_process import BEAT_S, SilenceWatch, seal, unseal
 from engine.contract.event import Event, to_line
 from engine.contract.worker_events import (
     HeadSilent,

@@ -1,11 +1,18 @@
 """The arguments and options with names, which the shell completes, that commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.complete import clusters, instance_types, nodes, nodes_of_file, runs
+from operations import known
+
+if TYPE_CHECKING:
+    from cli.output import Output
+    from operations.chosen_target import ChosenTarget
+    from operations.known import RunRecord
+
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The cluster file.")]
 ClusterArgument = Annotated[
@@ -41,3 +48,14 @@ ReplaceOption = Annotated[
         autocompletion=nodes_of_file,
     ),
 ]
+
+
+def chosen_run(chosen: "ChosenTarget", name: str | None, out: "Output") -> "RunRecord":
+    """Return the run of this id or name; without one the newest, and say on stderr which it is.
+
+    If the run is over and only the team's bucket has its journal, this machine has it afterwards.
+    """
+    if name is None:
+        name = known.newest_run(chosen).run_id
+        out.complain(f"gpuctl: run {name}, the newest")
+    return known.kept_run(chosen, name, watcher=out.progress())

@@ -24,8 +24,9 @@ Written by `make docs` from the commands' own help; edit the help, not this page
   command: `gpuctl --lab up demo.yaml` and `gpuctl up demo.yaml --lab` are the same. If an option is
   given twice, the last one counts. Behind `--`, and in the command of `exec` and `ssh`, no option
   is gpuctl's: `gpuctl exec demo -- cmd --region x` passes it on.
-- Each command has `-h`, `--help`, which also names the options of all commands, and each that
-  prints a result has `--json`. They are left out below.
+- Left out below: `-h`, `--help`, which each command has, and which also names the page of this
+  documentation; `--json` of each command that prints a result; `-y`, `--yes` of each command that
+  asks: "Do not ask."; and `CLUSTER`, which is the cluster's name, where it has to be named.
 - With `--json` stdout has one document and nothing else. `gpuctl logs --json` prints one object per
   line of output: `{"time": 1.5, "rank": 0, "stream": "stdout", "text": "…"}`. Progress, questions,
   warnings and errors are on stderr. Without a terminal a question is an error that names the option
@@ -58,6 +59,13 @@ _TABLES = {
     "`capacity`, what you have reserved": capacity.DROP_OF_RESERVED,
     "`gc`": orphans.DROP,
 }
+_REPEATED = (
+    "-h, --help +Show this message and exit.*",
+    "--json +One JSON document on.*",
+    r"-y, --yes +Do not ask\.",
+    r"CLUSTER +The cluster's name\.  \[required\]",
+)
+"""Lines of help, as regular expressions, that the page's head describes once."""
 _COLUMNS = """## Columns that a narrow terminal lacks
 
 | Table | Left out, the first of them first |
@@ -87,11 +95,13 @@ def _dropped(table: str) -> str:
 
 
 def _without_what_all_have(text: str) -> str:
-    """Return a command's help without the lines that each command has."""
-    for line in ("-h, --help", "--json"):
-        text = re.sub(rf"\n  {line} +(Show this message and exit|One JSON document on).*", "", text)
+    """Return a command's help without the lines that many commands have."""
+    for line in _REPEATED:
+        text = re.sub(rf"\n  {line}(?=\n|$)", "", text)
     text = re.sub(r"\nOptions of all commands, see[^.]*\.\n", "", text)
-    return text.replace("\n\nOptions:\n\n", "\n\n")
+    text = re.sub(r"\n\nDocumentation: .*", "", text)
+    text = re.sub(r"\n\n(?:Options|Arguments):(?=\n\n)", "", text)
+    return re.sub(r"^Usage: (.*?) \[OPTIONS\]", r"\1", text)
 
 
 def paths(command: Any) -> Iterator[list[str]]:

@@ -4,6 +4,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from config import duration
+from config.command_text import command_text
 from config.errors import InputError
 from operations import lease
 
@@ -24,8 +25,9 @@ def ask_for_lease(
         return cluster
     if yes or not sys.stdin.isatty():
         out.warn(
-            f"cluster {cluster.name} has no lease: it ends only with `gpuctl down"
-            f" {cluster.name}`; set `lifetime` in its file, or say --no-lease"
+            f"cluster {cluster.name} has no lease: it ends only with"
+            f" {command_text('gpuctl down {}', cluster.name)}; set `lifetime` in its file, or say"
+            " --no-lease"
         )
         return cluster
     answer = out.ask(

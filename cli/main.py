@@ -11,8 +11,7 @@ from cli.complete import regions
 from cli.options import Options
 from cli.output import Output
 from cli.terminal import discard_unwritten
-from config.errors import GpuctlError, InvalidFiles
-from config.exit_codes import ExitCode
+from config.errors import ExitCode, GpuctlError, InvalidFiles
 from config.files import disk_errors
 from config.settings import export_state
 from config.version import gpuctl_version

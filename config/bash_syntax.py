@@ -1,9 +1,10 @@
 """Find what is wrong with an entry of commands before anything runs, as bash itself sees it.
 
 `bash -n` reads commands and does not execute them. It only warns of a here-document without its
-end, and then runs the command that gets the rest of the text; so such an entry is found by a line
-after it that must be an error. The agent checks the entries again with the bash that runs them
-(engine/agent/node/bash_entries.py).
+end, and then runs the command that gets the rest of the text. At `[[ ]]` and `[[ -f a && ]]` it
+stops reading without a word, and ends with 0 (bash 5.2.15, tried 2026-11-29). Such an entry is
+found by a line after it that must be an error. The agent checks the entries again with the bash
+that runs them (engine/agent/node/bash_entries.py).
 """
 
 import os
@@ -55,26 +56,30 @@ class SyntaxFault:
 
 @cache
 def syntax_fault(text: str) -> SyntaxFault | None:
-    """Return the first mistake in an entry, or None, also if this machine has no bash to ask."""
+    """Return the first mistake in an entry, or None, also if bash does not answer on this machine.
+
+    The nodes' bash checks it again.
+    """
     if _PLAIN.fullmatch(text) and _RESERVED.isdisjoint(text.split()):
         return None
     try:
-        errors = _errors(text)
+        fault = _fault(text)
+        return None if fault is None or _version() < _OLDEST else fault
     except (OSError, subprocess.SubprocessError):
         return None
-    fault = _fault(text, errors)
-    return None if fault is None or _version() < _OLDEST else fault
 
 
-def _fault(text: str, errors: tuple[bool, list[tuple[int, str]]]) -> SyntaxFault | None:
-    is_wrong, lines = errors
+def _fault(text: str) -> SyntaxFault | None:
+    is_wrong, lines = _errors(text)
     if is_wrong and not _errors(text, "-O", "extglob")[0]:  # which the entry itself may switch on
         is_wrong, lines = _errors(text, "-O", "extglob")
     heredocs = [match for _, line in lines if (match := _OPEN_HEREDOC.match(line))]
     if not is_wrong:
-        if heredocs and not _errors(f"{text}\n)\n", "-O", "extglob")[0]:
+        if _is_read_to_its_end(text):
+            return None
+        if heredocs:
             return _open_heredoc(text, int(heredocs[0][1]), heredocs[0][2])
-        return None
+        return _empty_condition(text)
     wrong = [(row, line) for row, line in lines if not line.startswith("warning: ")]
     last = len(text.rstrip().splitlines())
     if not wrong:
@@ -89,6 +94,19 @@ def _fault(text: str, errors: tuple[bool, list[tuple[int, str]]]) -> SyntaxFault
         what = "ends within a command: an if, for, case or { is open"
         return SyntaxFault(last, what, _ONE_ENTRY)
     return SyntaxFault(min(row, last), f"is not bash: {line}", _NOT_BASH)
+
+
+def _is_read_to_its_end(text: str) -> bool:
+    return _errors(f"{text}\n)\n", "-O", "extglob")[0]
+
+
+def _empty_condition(text: str) -> SyntaxFault:
+    lines = text.splitlines()
+    rows = [row for row, line in enumerate(lines, 1) if "[[" in line]
+    unread = (row for row in rows if not _is_read_to_its_end("\n".join(lines[:row])))
+    what = "has a [[ … ]] in which an operand is missing: bash ends there, with 0"
+    hint = 'write what is tested, in quotes if it may be empty: `[[ -n "$NAME" ]]`'
+    return SyntaxFault(next(unread, len(lines)), what, hint)
 
 
 def _open_heredoc(text: str, row: int, word: str) -> SyntaxFault:

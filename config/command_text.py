@@ -9,7 +9,9 @@ def command_text(command: str, *values: object) -> str:
     The values may be a stranger's: tags of a cloud, names of files, what a node reports. Each is
     quoted for a shell, and none is read as an option.
     """
-    return f"`{command.format(*map(_quoted, values))}`"
+    first, *others = command.split("{}")
+    parts = (f"{_quoted(value)}{part}" for value, part in zip(values, others, strict=True))
+    return f"`{first}{''.join(parts)}`"
 
 
 def _quoted(value: object) -> str:

@@ -1,12 +1,13 @@
-"""Durations as people write them: `90s`, `30m`, `8h`, `2d`."""
+"""Durations and sizes as people write them: `90s`, `30m`, `8h`, `2d`; 8, `64K`, `1M`, `8G`."""
 
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from config.errors import InputError
 from config.mistakes import Mistake, refusal
+from config.models import number_text
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PATTERN = re.compile(r"([1-9][0-9]{0,5})([smhd])", re.ASCII)
@@ -51,3 +52,20 @@ Duration = Annotated[
     WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,5}[smhd]$"}),
 ]
 """Seconds, written as `30m` in YAML and in stored JSON."""
+
+
+SIZE = r"^[1-9][0-9]{0,14}[KMG]?$"
+_FACTORS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def byte_count(text: str) -> int:
+    """Return bytes as nccl-tests does: K, M, G are powers of 1024 (parsesize in its common.cu)."""
+    return int(text.rstrip("KMG")) * _FACTORS.get(text[-1], 1)
+
+
+Size = Annotated[
+    str,
+    Field(pattern=SIZE),
+    BeforeValidator(number_text),
+    WithJsonSchema({"type": ["string", "integer"], "minimum": 1, "pattern": SIZE}),
+]

@@ -12,13 +12,33 @@ GpuctlError            a mistake or failure and its remedy, in one line
 ├── StateError         this machine cannot store or read gpuctl's records
 ├── OutputError        stdout or stderr cannot be written
 └── Interrupted        the user pressed Ctrl-C; says what exists now (exit 130)
+
+`ExitCode` has the exit codes of `gpuctl`, besides those that a job or a remote command gives.
 """
 
 from collections.abc import Iterable, Mapping
+from enum import IntEnum
 from typing import Self
 
 from config.diagnostic import Diagnostic
-from config.exit_codes import ExitCode
+
+
+class ExitCode(IntEnum):
+    """An exit code of gpuctl's own: the table of docs/look-up/exit-codes.md."""
+
+    DONE = 0
+    FAILED = 1
+    """AWS, a node or gpuctl failed, or what was checked is not fit."""
+    INPUT = 2
+    """The input is wrong; nothing was created or started."""
+    DIFFERS = 3
+    """`drift`: AWS differs from the last `up`."""
+    TIMED_OUT = 124
+    """`wait --timeout` is over; as timeout(1) has it."""
+    OWN_FAILURE = 125
+    """gpuctl failed and not the job, as `docker run` has it."""
+    INTERRUPTED = 130
+    """Ctrl-C ended the command: 128 and the signal's number, as shells have it."""
 
 
 class GpuctlError(Exception):

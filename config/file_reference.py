@@ -33,24 +33,35 @@ for it, so it has these keys alone."""
 
 
 def run_reference() -> str:
-    """Return the keys that every type has, then those of each type, with their nested mappings."""
+    """Return the keys that every type has, then those of each type, with their nested mappings.
+
+    A key that an earlier type has with the same words is named, and not described again.
+    """
     schema = json_schema("run")
     common = {"properties": {}, "required": ["type", "name"]}
     parts = []
+    shown: dict[str, str] = {}
     for name, model in RUN_TYPES.items():
         branch = schema["$defs"][model.__name__]
         shared = {key: branch["properties"][key] for key in Run.model_fields}
         common["properties"] = {**shared, "type": schema["properties"]["type"]}
-        own = {
-            "properties": {
-                key: field
-                for key, field in branch["properties"].items()
-                if key in model.model_fields and key not in shared
-            },
-            "required": branch["anyOf"][0]["required"],
-        }
-        parts += [f"## `type: {name}`\n\n{branch['description']}\n", _table(own)]
-        parts += _nested(schema, own, "###")
+        required = branch["anyOf"][0]["required"]
+        properties: dict[str, Any] = {}
+        earlier: dict[str, list[str]] = {}
+        for key, field in branch["properties"].items():
+            if key not in model.model_fields or key in shared:
+                continue
+            row = _row(key, field, key in required)
+            if row in shown:
+                earlier.setdefault(shown[row], []).append(f"`{key}`")
+            else:
+                shown[row] = name
+                properties[key] = field
+        parts.append(f"## `type: {name}`\n\n{branch['description']}\n")
+        parts += [f"As in `{kind}`: {', '.join(keys)}.\n" for kind, keys in earlier.items()]
+        if properties:
+            own = {"properties": properties, "required": required}
+            parts += [_table(own), *_nested(schema, own, "###")]
     head = ["## Keys of every type\n", _table(common), *_nested(schema, common, "###")]
     return "\n".join([*head, *parts])
 
@@ -106,9 +117,8 @@ def _nested(
         elif inner is None and "items" in field:
             path = (*at, f"{key}[]")
             inner = definition_of(schema, field["items"])
-        if inner:
-            title = f"{level}{'#' * len(at)} `{'.'.join(path)}`"
-            yield f"{title}\n\n{field.get('description', inner['description'])}\n"
+        if inner and inner["properties"].keys() != {"secret"}:  # `{secret: NAME}` says it itself
+            yield f"{level}{'#' * len(at)} `{'.'.join(path)}`\n"
             yield _table(inner)
             yield from _nested(schema, inner, level, path)
 
@@ -116,12 +126,15 @@ def _nested(
 def _table(mapping: dict[str, Any]) -> str:
     required = mapping.get("required", ())
     rows = ["| key | value | default | what it does |", "| --- | --- | --- | --- |"]
-    for key, field in mapping["properties"].items():
-        text = field.get("description") or f"See [`{key}`](#{key})."
-        default = "required" if key in required else default_of(field)
-        kind = kind_of(field).replace("|", "\\|")
-        rows.append(f"| `{key}` | {kind} | {default} | {text} |")
+    rows += [_row(key, field, key in required) for key, field in mapping["properties"].items()]
     return "\n".join([*rows, ""])
+
+
+def _row(key: str, field: dict[str, Any], is_required: bool) -> str:
+    text = field.get("description") or f"See [`{key}`](#{key})."
+    default = "required" if is_required else default_of(field)
+    kind = kind_of(field).replace("|", "\\|")
+    return f"| `{key}` | {kind} | {default} | {text} |"
 
 
 if __name__ == "__main__":

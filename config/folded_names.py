@@ -8,7 +8,7 @@ from config.number_ranges import fold_numbers
 
 _NUMBERED = re.compile(r"(.*?)(0|[1-9][0-9]*)")
 _TERM = re.compile(r"([A-Za-z0-9._-]+)(?:\[([0-9,-]+)\]([A-Za-z0-9._-]*))?")
-_RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 MOST_NAMES = 10_000
 """A limit above every cluster's size: `node[0-999999999]` is a typing mistake."""
 

@@ -1,5 +1,6 @@
 """Pages under docs/ whose lower part a program writes. A test fails if it differs from the code."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,3 +36,14 @@ class GeneratedPage:
     def write(self) -> None:
         """Write the part below the marker."""
         self.path.write_text(self.text())
+
+
+def merged_rows(rows: Iterable[tuple[str, str]], between: str = ", ") -> Iterator[str]:
+    """Yield the rows of a table; rows that differ in their first cell alone are one row.
+
+    A row is its first cell and the text of all others.
+    """
+    cells: dict[str, list[str]] = {}
+    for first, others in rows:
+        cells.setdefault(others, []).append(first)
+    yield from (f"| {between.join(firsts)} | {others} |" for others, firsts in cells.items())

@@ -16,6 +16,7 @@ RUN_ID = r"^[a-z][a-z0-9-]{0,40}-[0-9a-f]{6}$"
 NODE_NAME = r"^[A-Za-z0-9][A-Za-z0-9-]{0,62}$"
 BUCKET_KEY = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}){0,7}$"
 SSH_HOST = r"^[A-Za-z0-9:][A-Za-z0-9.:-]{0,252}$"
+SSH_JUMP = r"^[A-Za-z0-9_\[][A-Za-z0-9_.@:%/,\[\]-]{0,511}$"
 SSH_USER = r"^[a-z_][a-z0-9_-]{0,31}$"
 INSTANCE_ID = r"^[A-Za-z0-9][A-Za-z0-9-]{0,62}$"
 
@@ -36,6 +37,9 @@ BucketKey = Annotated[str, Pattern(BUCKET_KEY)]
 
 SshHost = Annotated[str, Pattern(SSH_HOST)]
 """An IPv4 or IPv6 address, or a host's name."""
+
+SshJump = Annotated[str, Pattern(SSH_JUMP)]
+"""The machines to go through, as in `ssh -J`: `USER@HOST:PORT` or an `ssh://` URI, with commas."""
 
 SshUser = Annotated[str, Pattern(SSH_USER)]
 """A user's name on a node, as useradd allows it."""

@@ -17,9 +17,14 @@ class Model(BaseModel):
 
 
 class Value(BaseModel):
-    """A value that gpuctl stores as JSON: unknown keys are ignored, values never change."""
+    """A value that gpuctl stores as JSON: unknown keys are ignored, values never change.
 
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+    It reads as it was written, also where a job printed `inf` as a figure.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", defer_build=True, ser_json_inf_nan="constants"
+    )
 
 
 SCALAR, MAPPING = "[scalar]", "[mapping]"

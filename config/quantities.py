@@ -24,8 +24,9 @@ def size(amount: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return the number with its noun: `1 region`, `2 regions`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """Return the number with its noun: `1 region`, `2 regions`, `2 processes`."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"
 
 
 def elapsed(seconds: float) -> str:

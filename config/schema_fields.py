@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from config.bounds import PORT
+from config.duration import SIZE
 from config.run.requirements import COUNTS, ONE_SIZE, SIZES
-from config.run.size import SIZE
 
 _PATTERNS = {PORT: "port", SIZE: "size", ONE_SIZE: "size", COUNTS: "range", SIZES: "range of sizes"}
 _WORDS = {"array": "list", "boolean": "`true` or `false`", "string": "text"}

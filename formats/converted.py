@@ -1,7 +1,7 @@
 """A run file made of a manifest's values, each of which keeps its position in the manifest.
 
-The run file is a tree of YAML nodes with the manifest's marks, as in config/yaml/merge.py, so a
-diagnostic about the run file names the line of the manifest.
+The run file is a tree of YAML nodes with the manifest's marks, as in config/yaml/marked_yaml.py, so
+a diagnostic about the run file names the line of the manifest.
 """
 
 from collections.abc import Iterator, Mapping

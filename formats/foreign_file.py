@@ -8,7 +8,7 @@ from config.cluster.cluster_rules import ambiguous_mistakes
 from config.diagnostic import Diagnostic
 from config.identifiers import RUN_NAME
 from config.loading.formats import IGNORED
-from config.loading.substitutions import Substitutions
+from config.loading.overrides import Substitutions
 from config.mistakes import Mistake, Path, path_text
 from config.run.run_file import FORMS
 from config.yaml.hints import choice_hint, describe_value

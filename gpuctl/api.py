@@ -27,8 +27,7 @@ from config.errors import (
 )
 from config.loading import load
 from config.loading import templates as template_files
-from config.loading.overrides import Overrides
-from config.loading.substitutions import Substitutions
+from config.loading.overrides import Overrides, Substitutions
 from gpuctl.calls import Caller, TargetOptions, api_call, caller_of, seconds_of
 from gpuctl.cluster_api import Cluster
 from gpuctl.lab_api import Lab

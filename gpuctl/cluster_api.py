@@ -7,9 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack
 
+from config.duration import SIZE, byte_count
 from config.errors import GpuctlError, InputError
 from config.run import run_file
-from config.run import size as sizes
 from gpuctl.calls import Caller, api_call, seconds_of
 from gpuctl.run_api import Run
 from gpuctl.run_options import RunOptions, prepare
@@ -22,6 +22,7 @@ from operations import (
     lease,
     login,
     node_commands,
+    out_of_service,
     release,
     run_queue,
     runs,
@@ -37,6 +38,7 @@ from operations.health import Health
 from operations.lease import Extension
 from operations.login import Hosts
 from operations.node_commands import Completed
+from operations.out_of_service import Outage
 from operations.prepared_run import PreparedRun
 from operations.release import Teardown
 from operations.run_queue import Queue
@@ -91,16 +93,30 @@ class Cluster:
         return health.check(self._chosen, self.name, deep=deep, watcher=self._watcher)
 
     @api_call
-    def heal(self, nodes: Sequence[str] = ()) -> Replacement:
+    def heal(self, nodes: Sequence[str] = ()) -> Replacement | Outage:
         """Replace these nodes, by default those that are not fit for jobs; return which.
 
-        Their machines are terminated, and new ones take their names and ranks. InputError if a run
-        is on the cluster.
+        Their machines are terminated, and new ones take their names and ranks. Nodes of `hosts` are
+        taken out of service instead, until `return_nodes`. InputError if a run is on the cluster.
         """
+        if out_of_service.is_of_hosts(self._chosen, self.name):
+            outage = out_of_service.plan_outage(
+                self._chosen, self.name, nodes, watcher=self._watcher
+            )
+            out_of_service.take_out(self._chosen, outage)
+            return outage
         planned = heal.plan_replacement(self._chosen, self.name, nodes, watcher=self._watcher)
         if planned.nodes:
             heal.replace(self._chosen, planned, watcher=self._watcher)
         return planned
+
+    @api_call
+    def return_nodes(self, nodes: Sequence[str]) -> None:
+        """Check these nodes of `hosts`, which are out of service, and put them into service again.
+
+        InputError for a node that is in service, NodeError with the reasons if one is not fit.
+        """
+        out_of_service.return_nodes(self._chosen, self.name, nodes, watcher=self._watcher)
 
     @api_call
     def exec(self, command: str, nodes: str = "all") -> Mapping[str, Completed | GpuctlError]:
@@ -261,6 +277,6 @@ def _check_consent(prepared: PreparedRun, secrets: set[str], send: Iterable[str 
 
 
 def _bytes(size: str) -> int:
-    if not re.fullmatch(sizes.SIZE, size):
-        raise InputError(f"size is '{size}'", f"allowed are {run_file.FORMS[sizes.SIZE]}")
-    return sizes.byte_count(size)
+    if not re.fullmatch(SIZE, size):
+        raise InputError(f"size is '{size}'", f"allowed are {run_file.FORMS[SIZE]}")
+    return byte_count(size)

@@ -15,6 +15,8 @@ from config.generated_page import GeneratedPage
 from gpuctl import api, values
 
 _WIDTH = 100
+_TARGET = "**options: Unpack[TargetOptions]"
+"""What nearly every function takes; the page says so once."""
 
 
 def page() -> GeneratedPage:
@@ -34,11 +36,16 @@ def _reference() -> Iterator[str]:
         yield from _function(f"gpuctl.{name}", function)
     for each in objects:
         yield f"## {each.__name__}\n\n{_text(each)}\n"
-        for name, method in _methods(each).items():
+        methods = {} if each is api.LoggingWatcher else _methods(each)  # it has those of Watcher
+        for name, method in methods.items():
             yield from _function(f"{each.__name__}.{name}", method)
     yield "## Options\n"
-    for each in options:
-        yield from _value(each, get_type_hints(each))
+    hints = {each: get_type_hints(each) for each in options}
+    for each, own in hints.items():
+        parts = [part.__name__ for part in options if hints[part].items() < own.items()]
+        yield from _value(each, {} if parts else own)
+        if parts:
+            yield f"These are all of {' and '.join(f'`{part}`' for part in parts)}.\n"
     yield "## Values\n\nWhat functions and methods return; `gpuctl.values` has these types.\n"
     for name in values.__all__:
         yield from _value(getattr(values, name), _fields(getattr(values, name)))
@@ -59,28 +66,31 @@ def _methods(owner: type) -> dict[str, Callable[..., Any]]:
 
 def _function(title: str, function: Callable[..., Any]) -> Iterator[str]:
     signature = inspect.signature(function)
-    parameters = [_short(str(each)) for each in signature.parameters.values()]
-    kinds = [each.kind for each in signature.parameters.values()]
+    parameters = [
+        parameter
+        for name, each in signature.parameters.items()
+        if name != "self" and (parameter := _short(str(each))) != _TARGET
+    ]
+    kinds = [each.kind for each in signature.parameters.values() if each.name != "self"]
     if inspect.Parameter.KEYWORD_ONLY in kinds:
         parameters.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
-    end = f") -> {_short(inspect.formatannotation(signature.return_annotation))}: ..."
+    end = f") -> {_short(inspect.formatannotation(signature.return_annotation))}"
     name = function.__name__
-    line = f"def {name}({', '.join(parameters)}{end}"
+    line = f"{name}({', '.join(parameters)}{end}"
     if len(line) > _WIDTH:
         inner = "".join(f"    {each},\n" for each in parameters)
-        line = f"def {name}(\n{inner}{end}"
+        line = f"{name}(\n{inner}{end}"
     yield f"### {title}\n\n```python\n{line}\n```\n\n{_text(function)}\n"
 
 
 def _value(value: type, fields: dict[str, Any]) -> Iterator[str]:
     yield f"### {value.__name__}\n\n{_text(value)}\n"
     if fields:
-        yield "| field | type |\n| --- | --- |"
+        yield "```python"
         for name, kind in fields.items():
             text = kind if isinstance(kind, str) else inspect.formatannotation(kind)
-            escaped = _short(text).replace("|", "\\|")  # a bar ends a cell, also in code
-            yield f"| `{name}` | `{escaped}` |"
-        yield ""
+            yield f"{name}: {_short(text)}"
+        yield "```\n"
 
 
 def _fields(value: type) -> dict[str, Any]:
@@ -89,7 +99,8 @@ def _fields(value: type) -> dict[str, Any]:
     if dataclasses.is_dataclass(value):
         fields = {field.name: field.type for field in dataclasses.fields(value)}
     elif issubclass(value, BaseModel):
-        fields = {name: field.annotation for name, field in value.model_fields.items()}
+        hints = get_type_hints(value)  # without the bounds in `Annotated`
+        fields = {name: hints[name] for name in value.model_fields}
     for name, each in vars(value).items():
         if isinstance(each, property) and not name.startswith("_"):
             fields[name] = inspect.signature(each.fget or property).return_annotation
@@ -111,7 +122,7 @@ def _short(annotation: str) -> str:
     """Return the text of a signature without the modules of its types."""
     text = re.sub(r"<(?:class|function) '?([\w.]+).*?>", r"\1", annotation)
     text = re.sub(r"<operations\.watcher\.(\w+) object at \w+>", r"\1()", text)
-    text = re.sub(r": \*(\w+)", r": Unpack[\1]", text)
+    text = re.sub(r": \*(?:\w+\.)*(\w+)", r": Unpack[\1]", text)
     return re.sub(r"\b(?:[a-z_]\w*\.)+(\w+)", r"\1", text)
 
 

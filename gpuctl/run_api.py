@@ -10,7 +10,7 @@ from operations import (
     known,
     past_run,
     results,
-    run_events,
+    run_client,
     run_log,
     run_queue,
     run_report,
@@ -21,7 +21,7 @@ from operations import (
 )
 from operations.known import RunRecord
 from operations.results import Comparison, RunResults
-from operations.run_events import Event, Line, OnEvent, Output
+from operations.run_client import Event, Line, OnEvent, Output
 from operations.run_queue import Queue
 from operations.run_report import Report
 from operations.runs import EndedRun, RunResult, StoppedRun
@@ -100,9 +100,13 @@ class Run:
         return ended
 
     @api_call
-    def stop(self) -> StoppedRun:
-        """Stop the run on all its nodes; its cluster is removed if the run says so."""
-        return runs.stop(self._chosen, self.run_id, watcher=self._watcher)
+    def stop(self, *, grace: str | timedelta | None = None) -> StoppedRun:
+        """Stop the run on all its nodes; its cluster is removed if the run says so.
+
+        With `grace` (`5m`) the job gets notice, and is stopped after that time.
+        """
+        grace_s = 0 if grace is None else seconds_of(grace, "grace")
+        return runs.stop(self._chosen, self.run_id, grace_s=grace_s, watcher=self._watcher)
 
     @api_call
     def logs(self, *, follow: bool = False) -> list[Line]:
@@ -112,7 +116,7 @@ class Run:
         """
         record = known.kept_run(self._chosen, self.run_id, watcher=self._watcher)
         run_log.check_kept(self._chosen, record)
-        whole, lines = run_events.WholeLines(), list[Line]()
+        whole, lines = run_client.WholeLines(), list[Line]()
 
         def see(event: Event) -> None:
             if isinstance(event, Output):

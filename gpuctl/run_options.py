@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from config.loading import load
-from config.loading.overrides import Overrides
-from config.loading.substitutions import Substitutions
+from config.loading.overrides import Overrides, Substitutions
 from gpuctl.calls import Caller, TargetOptions
 from operations import prepared_run
 from operations.prepared_run import OnStop, PreparedRun

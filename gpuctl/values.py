@@ -19,6 +19,7 @@ from operations.lab import Labs
 from operations.lease import Extension
 from operations.login import Hosts
 from operations.node_commands import Completed
+from operations.out_of_service import Outage
 from operations.prepared_run import PreparedRun
 from operations.proposal import Proposal
 from operations.release import Teardown
@@ -58,6 +59,7 @@ __all__ = [
     "ListedRun",
     "Member",
     "NodeSummary",
+    "Outage",
     "PreparedRun",
     "Proposal",
     "Pruning",

@@ -1,9 +1,18 @@
-"""A node's answer to a command. This module does not import ssh, so its readers need no ssh."""
+"""A node's answer to a command. This module does not import ssh, so its readers need no ssh.
+
+A mark is in front of the output, after the greeting of the node's shell. sshd gives a command to
+the login shell of the node's user, and bash then reads ~/.bashrc: on many machines that prints a
+greeting, or an error. Nothing before the mark is the command's. A shell that ends in its start-up
+files prints no mark: then everything is kept, because it has the reason.
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
 from config.errors import GpuctlError, NodeError
+
+LONGEST = 1000
+"""Characters of a line that a node says and gpuctl prints: a job may be root there."""
 
 
 @dataclass(frozen=True)
@@ -16,8 +25,8 @@ class Completed:
 
     @property
     def complaint(self) -> str:
-        """The last line on stderr, where commands write the reason of a failure."""
-        return (self.stderr.strip().splitlines() or ["no reason given"])[-1]
+        """The last line on stderr, where commands write the reason of a failure, for a terminal."""
+        return (self.stderr.strip().splitlines() or ["no reason given"])[-1][:LONGEST]
 
 
 class Unreachable(NodeError):
@@ -60,3 +69,26 @@ def error_of(answer: Any) -> NodeError | None:
     if isinstance(answer, dict) and "error" in answer:
         return NodeError(*answer["error"])
     return None
+
+
+MARK = "gpuctl-command-begins"
+"""A line of both streams in front of the command's own."""
+
+MOST_NOISE = 1 << 20
+"""Bytes that a shell may print before the mark."""
+
+
+def mark(command: str) -> str:
+    """Return the command for a login shell, with the mark; traps of ~/.bashrc print nothing.
+
+    bash that sshd has called reads ~/.bashrc up to level 1. The last command of a shell takes the
+    shell's place and level, so a `bash -c` there would read it too (run_startup_files in shell.c
+    and adjust_shell_level in variables.c of bash 5.2, tried 2026-11-26).
+    """
+    return f"trap - 0; export SHLVL=3; echo {MARK}; echo {MARK} >&2\n{command}"
+
+
+def after_mark(text: str) -> str:
+    """Return what the command printed, of one stream's whole text."""
+    before, mark, after = text.partition(f"{MARK}\n")
+    return after if mark else before

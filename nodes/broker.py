@@ -21,9 +21,8 @@ from typing import Any
 from config.errors import GpuctlError
 from nodes.answers import CommandFailed, NotReached, Unreachable
 from nodes.conversation import Conversation
-from nodes.dial import LIMIT, SOCKET
+from nodes.dial import FRAME, LIMIT, SOCKET, Disconnected, FrameReader, FrameWriter
 from nodes.fanout import on_each
-from nodes.frames import FRAME, Disconnected, FrameReader, FrameWriter
 from nodes.inventory import Inventory
 from nodes.ssh import Connections, connect
 

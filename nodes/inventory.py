@@ -16,7 +16,11 @@ Word = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.:+~-
 FolderPath = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9_.][A-Za-z0-9_./-]{0,255})?$")]
 """The absolute path of a folder on nodes; empty without one."""
 Port = Annotated[int, Field(ge=1, le=65535)]
+Count = Annotated[int, Field(ge=0, le=1024)]
+"""Devices or ranks of one node."""
 _BASTION = "bastion"
+REMOTE_ROOT = "/var/lib/gpuctl"
+"""The folder with all of gpuctl's files on a node that root enters: `agent-HASH/`, `runs/RUN/`."""
 OWN_MACHINES = "own-machines"
 """What is in place of an instance type for machines that people have (`hosts`)."""
 ALL_NODES = "all"
@@ -39,11 +43,11 @@ class Node(Value):
     name: NodeName
     instance_id: InstanceId
     private_ip: SshHost
-    gpus: int
-    slots: int
+    gpus: Count
+    slots: Count
     port: Port = 22
     public_ip: SshHost | Literal[""] = ""
-    efa: int = 0
+    efa: Count = 0
     hcas: tuple[Word, ...] = ()
     interface: Word = ""
     software: dict[Word, Word] = Field(default_factory=dict)
@@ -81,7 +85,8 @@ class Inventory(Value):
     bastion if there is one. `is_spot`: AWS may reclaim the nodes. `proxy` is a command that,
     followed by a node's instance id, becomes a connection to the node's ssh; it is empty if nodes
     are reached by their addresses. `root_gib` is the size of a node's root volume, 0 if unknown.
-    `shared` is the folder in which every node has the cluster's shared storage, empty without one.
+    `shared` is the folder in which every node has the cluster's shared storage, empty without one,
+    `remote_root` that of gpuctl's files there.
     AWS ends all nodes at the time `ends`; None if it is not known. `replaced` are the machines that
     the last `up` replaced (`capacity.spare_attempts`), in that order. `instance_type` is
     OWN_MACHINES for a file with `hosts`: region and zone are then empty.
@@ -98,6 +103,7 @@ class Inventory(Value):
     is_spot: bool = False
     root_gib: int = 0
     shared: FolderPath = ""
+    remote_root: FolderPath = REMOTE_ROOT
     proxy: tuple[str, ...] = ()
     replaced: tuple[Replaced, ...] = ()
     ends: AwareDatetime | None = None
@@ -106,6 +112,11 @@ class Inventory(Value):
     def is_rented(self) -> bool:
         """Return whether gpuctl rents the nodes, so that it may also end and replace them."""
         return self.instance_type != OWN_MACHINES
+
+    @property
+    def is_root(self) -> bool:
+        """Return whether gpuctl acts as root on the nodes."""
+        return self.user == "root"
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:

@@ -2,17 +2,22 @@
 
 import asyncio
 import json
+import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from config.errors import GpuctlError, NodeError
 from nodes import dial
 from nodes.answers import Completed, Unreachable, error_of, parse_answer
 from nodes.conversation import Conversation, Converser
-from nodes.frames import FRAME, Disconnected, FrameReader, FrameWriter
+from nodes.dial import FRAME, Disconnected, FrameReader, FrameWriter
+from nodes.fanout import on_each
 from nodes.inventory import Inventory, Node
+
+if TYPE_CHECKING:
+    from nodes.ssh import Connections
 
 
 class KeptConnections(Converser):
@@ -97,14 +102,52 @@ class KeptConnections(Converser):
         )
 
 
+class _OwnConnections(KeptConnections):
+    """The same methods over connections of this command alone, without a broker."""
+
+    def __init__(self, inventory: Inventory, connections: "Connections") -> None:
+        super().__init__(inventory)
+        self._connections = connections
+
+    async def run_on(
+        self,
+        nodes: Sequence[Node],
+        command: str,
+        *,
+        stdin: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> dict[str, Completed | GpuctlError]:
+        """Run the command on these nodes at once, see KeptConnections."""
+
+        async def run(node: Node) -> Completed:
+            return await self._connections.run(node, command, stdin=stdin, timeout=timeout)
+
+        answers = await on_each(nodes, run)
+        return {node.name: answers[node.rank] for node in nodes}
+
+    @asynccontextmanager
+    async def converse(self, node: Node, command: str) -> AsyncIterator[Conversation]:
+        """Converse with the command, see Converser."""
+        async with self._connections.converse(node, command) as talk:
+            yield talk
+
+
 @asynccontextmanager
 async def connect(inventory: Inventory) -> AsyncIterator[KeptConnections]:
     """Yield connections to the cluster's nodes; the broker is started at the first command.
 
     Every command raises NodeError if the bastion cannot be reached, or shows a host key that is not
-    pinned.
+    pinned. The broker needs files next to the inventory: where none can be written, on a read-only
+    disk for instance, the connections are this command's own.
     """
-    yield KeptConnections(inventory)
+    if os.access(inventory.folder, os.W_OK) or not inventory.folder.exists():
+        yield KeptConnections(inventory)
+        return
+    # asyncssh takes longer than most commands with a broker.
+    from nodes import ssh  # noqa: PLC0415
+
+    async with ssh.connect(inventory) as connections:
+        yield _OwnConnections(inventory, connections)
 
 
 async def _dial(inventory: Inventory) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

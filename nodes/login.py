@@ -1,6 +1,5 @@
 """How a connection logs in to a machine of a cluster, and what is wrong when it cannot."""
 
-import asyncio
 import base64
 import os
 from collections.abc import Iterator
@@ -9,7 +8,9 @@ from typing import Any
 
 import asyncssh
 
+from config.command_text import command_text
 from config.errors import NodeError
+from config.event_loop import run_in_loop
 from nodes.identity import (
     cluster_key,
     granted_first,
@@ -56,7 +57,7 @@ def users_public_keys() -> frozenset[str]:
     They are in base64, without their type. Keys of files with a passphrase are left out: only an
     agent uses those.
     """
-    key_pairs = asyncio.run(_users_key_pairs())
+    key_pairs = run_in_loop(_users_key_pairs())
     return frozenset(base64.b64encode(path.public_data).decode() for path in key_pairs)
 
 
@@ -104,4 +105,4 @@ def login_errors(where: str, inventory: Inventory) -> Iterator[None]:
 
 
 def _ask(cluster: str) -> str:
-    return f"ask a member to run `gpuctl grant {cluster} yourkey.pub`"
+    return f"ask a member to run {command_text('gpuctl grant {} yourkey.pub', cluster)}"

@@ -16,14 +16,24 @@ from typing import Any
 
 import asyncssh
 
+from config.command_text import command_text
 from config.errors import NodeError
-from nodes.answers import CommandFailed, Completed, NotReached, Unreachable
+from nodes.answers import (
+    LONGEST,
+    MARK,
+    MOST_NOISE,
+    CommandFailed,
+    Completed,
+    NotReached,
+    Unreachable,
+    after_mark,
+    mark,
+)
 from nodes.conversation import Conversation, Converser
 from nodes.inventory import Bastion, Inventory, Node
 from nodes.login import login_errors, login_options
 from nodes.openssh import KEEPALIVE_S, proxy_command
 from nodes.proxy import Proxy
-from nodes.shell_marks import MARK, MOST_NOISE, after_mark, mark
 
 CONNECT_TIMEOUT_S = 30
 LARGEST_ANSWER = 16 << 20
@@ -119,10 +129,11 @@ class Connections(Converser):
     def _check(self, node: Node, command: str, status: int, complaints: deque[str]) -> None:
         """Raise NodeError for an exit status other than 0."""
         if status != 0:
-            last = complaints[-1] if complaints else "it said nothing on standard error"
+            last = complaints[-1][:LONGEST] if complaints else "it said nothing on standard error"
             raise CommandFailed(
                 f"{_where(node)}: `{_first_line(command)}` exited with {status}: {last}",
-                f"inspect it with `gpuctl ssh {self._inventory.cluster} {node.name}`",
+                "inspect it with"
+                f" {command_text('gpuctl ssh {} {}', self._inventory.cluster, node.name)}",
                 last,
             )
 

@@ -5,9 +5,13 @@ it reaches the machine (`ssh -G`).
 """
 
 import asyncio
+import os
 import re
 import shlex
-from dataclasses import dataclass
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from config.errors import NodeError
@@ -15,15 +19,19 @@ from nodes.answers import Completed
 from nodes.identity import quoted_path
 
 CONNECT_S = 15
+LARGEST_ANSWER = 1 << 20
+"""Bytes of a script's output: a job may be root on the machine, and could send without end."""
+
 SSH_FAILED = 255
 """The exit status of ssh itself (ssh(1))."""
 
-# $1 is the script's shell. sudo clears the environment, and the script needs to know the address
-# at which the login has arrived.
-_AS_ROOT = """\
-if [ "$(id -u)" = 0 ]; then exec sh -s; fi
-command -v sudo > /dev/null || { echo 'the user is not root, and there is no sudo' >&2; exit 1; }
-exec sudo -n env "SSH_CONNECTION=$SSH_CONNECTION" sh -s
+# sudo clears the environment, and the script needs to know the address at which the login has
+# arrived.
+_AS_ROOT_IF_POSSIBLE = """\
+if [ "$(id -u)" != 0 ] && sudo -n true 2> /dev/null; then
+  exec sudo -n env "SSH_CONNECTION=$SSH_CONNECTION" sh -s
+fi
+exec sh -s
 """
 
 
@@ -31,7 +39,8 @@ exec sudo -n env "SSH_CONNECTION=$SSH_CONNECTION" sh -s
 class Login:
     """A machine as the user's ssh reaches it. What is None is as the user's settings say.
 
-    Host keys have to be known; if `accepted` is a path, new ones are accepted and added to it.
+    Host keys have to be known; if `accepted` is a path, new ones are accepted and added to it, also
+    those of machines to go through.
     """
 
     address: str
@@ -48,14 +57,18 @@ class Login:
         words = [word for name, value in given.items() if value for word in (name, str(value))]
         if self.accepted is None:
             return words + _settings({"StrictHostKeyChecking": "yes"})
-        files = f"{quoted_path(self.accepted)} ~/.ssh/known_hosts ~/.ssh/known_hosts2"
-        return words + _settings(
-            {
-                "StrictHostKeyChecking": "accept-new",
-                "UserKnownHostsFile": files,
-                "HashKnownHosts": "no",
-            }
-        )
+        return words + _accepted(self.accepted, "accept-new")
+
+
+def _accepted(file: Path, new_keys: str) -> list[str]:
+    """Return the options of ssh for host keys in the file too, and for those that are nowhere."""
+    return _settings(
+        {
+            "StrictHostKeyChecking": new_keys,
+            "UserKnownHostsFile": f"{quoted_path(file)} ~/.ssh/known_hosts ~/.ssh/known_hosts2",
+            "HashKnownHosts": "no",
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -67,26 +80,29 @@ class Route:
     proxy: tuple[str, ...] = ()
 
 
-async def run_as_root(login: Login, script: str, limit_s: float) -> Completed:
-    """Run the script of sh on the machine as root: by the login itself, or by sudo.
+async def run_script(login: Login, script: str, limit_s: float) -> Completed:
+    """Run the script of sh on the machine: as root where the login is root or may call sudo.
 
     Raises NodeError when the machine cannot be reached or does not answer in `limit_s`.
     """
-    options = _settings({"BatchMode": "yes", "ConnectTimeout": str(CONNECT_S), "LogLevel": "ERROR"})
-    command = shlex.join(["sh", "-c", _AS_ROOT])
-    done = await _execute(
-        ["ssh", "-T", *options, *login.options, "--", login.address, command],
-        script,
-        limit_s,
-        login.address,
-    )
+    options = _quiet()
+    command = shlex.join(["sh", "-c", _AS_ROOT_IF_POSSIBLE])
+    if login.accepted is not None and (proxy := (await route(login, "accept-new")).proxy):
+        # ssh gives its own options to no machine that it goes through.
+        options += _settings({"ProxyCommand": _escaped(proxy)})
+        login = replace(login, jump=None)
+    words = ["ssh", "-T", *options, *login.options, "--", login.address, command]
+    done = await _execute(words, script, limit_s, login.address)
     if done.exit_status == SSH_FAILED:
         raise _unreached(login, done.stderr)
     return done
 
 
-async def route(login: Login) -> Route:
-    """Return how the user's ssh connects to the machine; NodeError if its settings are wrong."""
+async def route(login: Login, new_keys: str = "yes") -> Route:
+    """Return how the user's ssh connects to the machine; NodeError if its settings are wrong.
+
+    `new_keys` is StrictHostKeyChecking for the machines to go through, where some are accepted.
+    """
     words = ["ssh", "-G", *login.options, "--", login.address]
     done = await _execute(words, "", CONNECT_S, login.address)
     if done.exit_status != 0:
@@ -97,7 +113,9 @@ async def route(login: Login) -> Route:
     jump, command = settings.get("proxyjump", "none"), settings.get("proxycommand", "none")
     proxy: tuple[str, ...] = ()
     if jump != "none":
-        proxy = _through(jump, address, port)
+        target = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        host_keys = _accepted(login.accepted, new_keys) if login.accepted else []
+        proxy = _through(jump.split(","), target, host_keys)
     elif command != "none":
         marks = {"%": "%", "h": address, "p": str(port), "n": login.address, "r": settings["user"]}
         whole = re.sub("%([%hpnr])", lambda mark: marks[mark[1]], command)
@@ -105,14 +123,28 @@ async def route(login: Login) -> Route:
     return Route(address, port, proxy)
 
 
-def _through(jump: str, address: str, port: int) -> tuple[str, ...]:
-    """Return the command that ssh runs for a ProxyJump: through all but the last, from the last."""
-    *others, last = jump.split(",")
-    target = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-    through = ("-J", ",".join(others)) if others else ()
-    options = _settings({"BatchMode": "yes", "ConnectTimeout": str(CONNECT_S)})
+def _through(jumps: Sequence[str], target: str, host_keys: Sequence[str]) -> tuple[str, ...]:
+    """Return the command of ssh that connects to the target through these machines, in order."""
+    *others, last = jumps
+    words = ["ssh", *_quiet(), *host_keys]
+    if others:
+        words += _settings({"ProxyCommand": _escaped(_through(others, _TARGET, host_keys))})
     entrance = last if "://" in last else f"ssh://{last}"
-    return ("ssh", *options, *through, "-W", target, "--", entrance)
+    return (*words, "-W", target, "--", entrance)
+
+
+_TARGET = "%h:%p"
+"""Host and port to connect to, in a ProxyCommand: ssh writes the real ones (ssh_config(5))."""
+
+
+def _escaped(command: Sequence[str]) -> str:
+    """Return the command for ProxyCommand, where `%` begins what ssh replaces."""
+    return shlex.join(word if word == _TARGET else word.replace("%", "%%") for word in command)
+
+
+def _quiet() -> list[str]:
+    """Return the options of an ssh that asks nobody and prints errors alone."""
+    return _settings({"BatchMode": "yes", "ConnectTimeout": str(CONNECT_S), "LogLevel": "ERROR"})
 
 
 def _settings(values: dict[str, str]) -> list[str]:
@@ -127,19 +159,53 @@ async def _execute(words: list[str], stdin: str, limit_s: float, address: str) -
         )
     except FileNotFoundError:
         raise NodeError("there is no `ssh` on this machine", "install OpenSSH's client") from None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdin is not None
+    streams = process.stdout, process.stderr
     try:
         async with asyncio.timeout(limit_s):
-            out, complaints = await process.communicate(stdin.encode())
+            out, complaints, _ = await asyncio.gather(
+                _most(streams[0], process),
+                _most(streams[1], process),
+                _feed(process.stdin, stdin.encode()),
+            )
+            status = await process.wait()
     except TimeoutError:
         raise NodeError(f"{address} did not answer within {limit_s:g} s", _REACH) from None
     finally:
         if process.returncode is None:
-            process.kill()
+            _kill(process)
+            for stream in streams:  # `wait` waits for their ends
+                await _most(stream, process)
             await process.wait()
-    assert process.returncode is not None
-    return Completed(
-        process.returncode, *(text.decode("utf-8", "replace") for text in (out, complaints))
-    )
+    if max(len(out), len(complaints)) > LARGEST_ANSWER:
+        raise NodeError(f"{address} answered more than {LARGEST_ANSWER >> 20} MiB", _REACH)
+    return Completed(status, *(text.decode("utf-8", "replace") for text in (out, complaints)))
+
+
+async def _most(stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes:
+    """Read the stream to its end, and return it; kill a process that sends more than it may."""
+    whole = bytearray()
+    while piece := await stream.read(1 << 16):
+        if len(whole) <= LARGEST_ANSWER:
+            whole += piece
+        else:
+            _kill(process)
+    return bytes(whole)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """Kill ssh, and what it has started for a jump: that has its standard error too."""
+    with suppress(ProcessLookupError):  # it has ended by itself
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+async def _feed(stream: asyncio.StreamWriter, data: bytes) -> None:
+    with suppress(ConnectionError):  # ssh ended before it read all, and its exit status says why
+        stream.write(data)
+        await stream.drain()
+    stream.close()
 
 
 _REACH = "see whether `ssh` reaches it from this machine"

@@ -1,12 +1,13 @@
 """A bisect of a cluster: which node, or which pair of nodes, holds the fleet back."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from config.command_text import command_text
 from config.errors import InputError, Interrupted, RunError
+from config.event_loop import run_in_loop
 from config.quantities import counted
 from engine.analysis.bisect.launch import RoundReader, run_file
 from engine.analysis.bisect.report import Bisect, failure_lines, keep, verdict_line, verdict_lines
@@ -122,13 +123,13 @@ class _Measuring:
         title = round_title(a_round, count)
         self._watcher.note(f"-- run {len(self._ids)} of {planned}: {title} ({plan.run_id})")
         reader = RoundReader(a_round)
-        result = asyncio.run(run(plan, self._inventory, self._runs, reader.see))
+        result = run_in_loop(run(plan, self._inventory, self._runs, reader.see))
         if result.status == "stopped":
             raise Interrupted(f"bisect of {plan.cluster} was stopped in {plan.run_id}", "")
         if result.status != "done":
             raise RunError(
                 f"run {plan.run_id} of the bisect failed: {result.reason}",
-                f"`gpuctl logs {plan.run_id}` shows its output",
+                f"{command_text('gpuctl logs {}', plan.run_id)} shows its output",
             )
         for text in result.warnings:
             self._watcher.warn(text)
@@ -142,7 +143,7 @@ class _Measuring:
             why = failed[0].error if failed else "it has no output"
             raise RunError(
                 f"no measurement of run {run_id} succeeded: {why}",
-                f"`gpuctl logs {run_id}` shows its output",
+                f"{command_text('gpuctl logs {}', run_id)} shows its output",
             )
         for text in failure_lines(self._names, measured):
             self._watcher.warn(text)

@@ -198,10 +198,9 @@ class ChosenTarget:
     def require_lab(self) -> None:
         """Raise InputError when the target is a lab that is down: no cluster exists in it."""
         if self.lab and self.is_lab_down():
-            options = " ".join(self.lab.options)
             raise InputError(
                 "the lab is not running, so no cluster exists in it",
-                f"start one with `gpuctl {options} up FILE`",
+                f"start one with `{command(self.lab.options)} up FILE`",
             )
 
 

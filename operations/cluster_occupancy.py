@@ -1,14 +1,15 @@
 """The runs on a cluster: an operation finds them before it takes anything from the cluster."""
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from config.command_text import command_text
 from config.errors import InputError, NodeError, StateError
+from config.event_loop import run_in_loop
 from engine.contract.names import DOWN, HEALS
 from engine.record.history import History
 from engine.session.cluster_runs import Holder, find_holders
-from engine.session.head_locks import hold
+from engine.session.head import hold
 from operations.chosen_target import ChosenTarget
 from operations.watcher import Watcher
 
@@ -24,14 +25,14 @@ def find_runs(chosen: ChosenTarget, cluster: str, watcher: Watcher) -> tuple[Hol
         # It never was ready, its file is damaged, or the disk is full: no head to ask.
         return ()
     try:
-        return asyncio.run(find_holders(inventory))
+        return run_in_loop(find_holders(inventory))
     except NodeError as error:
         watcher.warn(f"whether a run is on cluster {cluster} is unknown: {error.message}")
         return ()
 
 
 def occupancy_text(chosen: ChosenTarget, cluster: str, runs: Sequence[Holder]) -> str:
-    """Return which run is on the cluster, since when, whether this machine started it; how many.
+    """Return which run is on the cluster, since when, and who started it from another machine.
 
     Return an empty text without runs.
     """
@@ -43,7 +44,8 @@ def occupancy_text(chosen: ChosenTarget, cluster: str, runs: Sequence[Holder]) -
     is_ours = True
     with suppress(StateError), History(chosen.runs) as history:  # the disk may be full
         is_ours = any(known.run_id == run.run_id for known in history.runs())
-    whose = "" if is_ours else ", started from another machine"
+    owner = f"started by {run.owner}" if run.owner else "started from another machine"
+    whose = "" if is_ours else f", {owner}"
     return f"run {run.run_id}{others} has been on cluster {cluster}{since}{whose}"
 
 
@@ -74,7 +76,8 @@ def prevent_healing(chosen: ChosenTarget, cluster: str, runs: Sequence[Holder]) 
         if answer == HEALS:
             raise InputError(
                 f"cluster {cluster} is not removed: another gpuctl makes its lost nodes again",
-                f"wait for it, or end it where it runs; then repeat `gpuctl down {cluster}`",
+                "wait for it, or end it where it runs; then repeat"
+                f" {command_text('gpuctl down {}', cluster)}",
             )
         yield
 

@@ -19,7 +19,7 @@ class Costs:
     """The money spent from `since` until `until`: rows of clusters, runs, tags, users or months.
 
     With several tags a cluster is in several rows; `total_usd` has it once. It is None if a price
-    is not known.
+    is not known. `own` are the clusters of machines that people have, which have no price.
     """
 
     since: datetime
@@ -27,6 +27,7 @@ class Costs:
     by: By
     total_usd: float | None
     rows: tuple[Spending, ...]
+    own: tuple[str, ...] = ()
 
 
 def find(
@@ -46,7 +47,7 @@ def find(
         path = target.state / "costs.jsonl"
         watcher.warn(f"gpuctl cannot read {counted(torn, 'line')} of {path}: {verb} not count")
     total = total_usd(spending(clusters, (), since, now, "cluster"))
-    return Costs(since, now, by, total, rows)
+    return Costs(since, now, by, total, rows, chosen.hosts_store().hosts_names())
 
 
 def _runs(runs: Path) -> list[RunTime]:

@@ -16,8 +16,8 @@ from lab import lifecycle, prerequisites
 from operations.chosen_target import ChosenTarget
 from provision.aws.account import caller, credentials_source
 from provision.permissions.actions import COMMANDS, FEATURES, needed
-from provision.permissions.boundary import CREATE, find_boundary
 from provision.permissions.check import RoleOfNodes, missing_permissions
+from provision.permissions.policy import CREATE, find_boundary
 from provision.setup.session_manager import (
     INSTALL,
     plugin_problem,

@@ -1,5 +1,6 @@
 """What others have changed in AWS since the last `up` of a cluster."""
 
+from config.command_text import command_text
 from operations.chosen_target import ChosenTarget
 from operations.watcher import LoggingWatcher, Watcher
 from provision import drift
@@ -14,5 +15,7 @@ def find(chosen: ChosenTarget, cluster: str, *, watcher: Watcher = LoggingWatche
     Raises InputError if this machine has no record of the cluster, if a command is changing it, or
     if nothing of it is in the state.
     """
-    instead = f"`gpuctl health {cluster}` compares its machines with what they were"
+    instead = (
+        f"{command_text('gpuctl health {}', cluster)} compares its machines with what they were"
+    )
     return drift.drift(cluster, chosen.cluster_target(cluster, instead=instead), watcher.report)

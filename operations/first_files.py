@@ -14,8 +14,27 @@ from config.run.requirements import Requires
 from config.yaml.hints import names_hint
 from engine.plan import proposal as engine_proposal
 from operations.chosen_target import ChosenTarget
-from operations.new_files import write_new_files
 from operations.proposal import Proposal
+
+__all__ = ["write_new_files"]
+
+
+def write_new_files(texts: Mapping[Path, str], reason: str, hint: str) -> None:
+    """Write each text into its file. InputError, and nothing is written, if one of them exists.
+
+    `reason` says why the command overwrites nothing, `hint` what to do then.
+    """
+    for path in texts:
+        if path.exists() or path.is_symlink():
+            raise InputError(f"{path} exists, and {reason}", hint)
+    for path, text in texts.items():
+        try:
+            with path.open("x", encoding="utf-8") as new:
+                new.write(text)
+        except OSError as error:
+            message = f"{path} cannot be written: {error.strerror}"
+            raise InputError(message, "name a file in a folder of yours") from error
+
 
 JOBS = ("nccl-tests", "torchrun", "mpi", "ray", "deepspeed", "hello")
 """The templates that a first run file can be, the most frequent first. The others need frameworks

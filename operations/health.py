@@ -1,10 +1,10 @@
 """The health of a cluster's nodes, compared with their type, their file and each other."""
 
-import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
 from config.errors import InputError
+from config.event_loop import run_in_loop
 from engine.analysis.bisect.report import describe
 from engine.analysis.bisect.rounds import MOST_NODES
 from nodes.inventory import Inventory
@@ -103,7 +103,7 @@ def check_nodes(inventory: Inventory, store: ClusterStore) -> Health:
 
     names = tuple(node.name for node in inventory.nodes)
     rules = tuple(rule.id for rule in RULES)
-    return Health(inventory.cluster, names, rules, asyncio.run(full_check()))
+    return Health(inventory.cluster, names, rules, run_in_loop(full_check()))
 
 
 def _measure(
@@ -119,7 +119,7 @@ def _measure(
         async with connect(inventory) as connections:
             return await node_health.deep_check(connections, inventory, checks, slow)
 
-    return asyncio.run(deep_check())
+    return run_in_loop(deep_check())
 
 
 def _slow_nodes(inventory: Inventory, runs: Path, watcher: Watcher) -> dict[str, str]:

@@ -2,13 +2,30 @@
 
 from time import time
 
+from engine.agent.node.interruption import LOOK_S
 from engine.agent.notify.notices import body
 from engine.contract.plan import LaunchPlan
 from engine.plan.notification_examples import examples
-from engine.plan.remote_paths import work_folder
 from engine.record.run_errors import unattended_end
 
-__all__ = ["notification_bodies", "unattended_end", "work_folder"]
+__all__ = ["notification_bodies", "spot_notice", "unattended_end"]
+
+
+SPOT_NOTICE_S = 120
+"""Seconds between AWS's notice and the end of a spot instance ("Spot Instance interruption
+notices", https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html,
+2026-11-29)."""
+_ON_THE_WAY_S = 2
+"""Seconds in which a notice reaches all nodes, and their jobs."""
+
+
+def spot_notice() -> str:
+    """Return what is left for the job of AWS's notice of a spot instance's end."""
+    left = SPOT_NOTICE_S - LOOK_S - _ON_THE_WAY_S
+    return (
+        f"notice of a spot instance's end: AWS gives {SPOT_NOTICE_S} s and gpuctl asks every"
+        f" {LOOK_S:g} s, so the job has {left:g} s or more"
+    )
 
 
 def notification_bodies(plan: LaunchPlan) -> tuple[str, ...]:

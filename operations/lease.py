@@ -1,6 +1,7 @@
 """The lease of a cluster: the time after which it ends by itself."""
 
 from config.cluster.cluster_file import Cluster, Lifetime
+from config.command_text import command_text
 from config.errors import InputError
 from config.settings import settings
 from operations.chosen_target import ChosenTarget
@@ -61,5 +62,7 @@ def extend(chosen: ChosenTarget, cluster: str, seconds: int) -> Extension:
     Nothing changes if one of them does not answer. Raises InputError for a cluster without a lease
     or over its budget, NodeError if a machine cannot be reached or keeps its old end.
     """
-    instead = f"it has no end: `gpuctl down {cluster}` removes what gpuctl wrote there"
+    instead = (
+        f"it has no end: {command_text('gpuctl down {}', cluster)} removes what gpuctl wrote there"
+    )
     return lease.extend(cluster, seconds, chosen.cluster_target(cluster, instead=instead))

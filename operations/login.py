@@ -1,16 +1,17 @@
 """The ssh of a person to a cluster's nodes: a shell, and the hosts in their own ssh settings."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from config.errors import InputError
-from nodes import ssh_hosts
+from config.event_loop import run_in_loop
+from nodes import openssh
 from nodes.identity import has_cluster_key
 from nodes.inventory import Inventory
 from nodes.openssh import write_openssh_config
 from operations.chosen_target import ChosenTarget
+from provision.setup import session_manager
 
 __all__ = ["Hosts", "plan_hosts", "remove_hosts", "ssh_command", "write_hosts"]
 
@@ -41,7 +42,7 @@ def ssh_to(
             f"cluster {inventory.cluster} has no '{node}'", f"it has {', '.join(names)}"
         )
     if not has_cluster_key(inventory.folder):
-        asyncio.run(_try_login(inventory, node))
+        run_in_loop(_try_login(inventory, node))
     return ["ssh", "-F", str(write_openssh_config(inventory)), *options, node, *command]
 
 
@@ -73,11 +74,11 @@ class Hosts:
 def plan_hosts(chosen: ChosenTarget, cluster: str) -> Hosts:
     """Return the hosts that `write_hosts` writes; change nothing."""
     inventory = chosen.cluster_store(cluster).inventory(cluster)
-    settings = ssh_hosts.user_config()
+    settings = openssh.user_config()
     names = [f"{cluster}-{node.name}" for node in inventory.nodes]
     names += [f"{cluster}-bastion"] if inventory.bastion else []
-    include = None if ssh_hosts.has_include(settings) else ssh_hosts.include_line()
-    return Hosts(inventory, ssh_hosts.hosts_file(cluster), settings, tuple(names), include)
+    include = None if openssh.has_include(settings) else openssh.include_line()
+    return Hosts(inventory, openssh.hosts_file(cluster), settings, tuple(names), include)
 
 
 def write_hosts(hosts: Hosts) -> None:
@@ -86,11 +87,16 @@ def write_hosts(hosts: Hosts) -> None:
     They follow changes of the cluster, and end with it.
     """
     if hosts.include is not None:
-        ssh_hosts.add_include(hosts.settings)
-    ssh_hosts.write_hosts(hosts.inventory)
+        openssh.add_include(hosts.settings)
+    openssh.write_hosts(hosts.inventory)
 
 
 def remove_hosts(chosen: ChosenTarget, cluster: str) -> tuple[Path, bool]:
     """Remove the cluster's hosts; return the path of their file, and whether there was one."""
     inventory = chosen.cluster_store(cluster).inventory(cluster)
-    return ssh_hosts.hosts_file(cluster), ssh_hosts.remove_hosts(cluster, inventory.folder)
+    return openssh.hosts_file(cluster), openssh.remove_hosts(cluster, inventory.folder)
+
+
+def become_session(chosen: ChosenTarget, instance: str) -> None:
+    """Connect standard input and output with the ssh of an instance; this process becomes that."""
+    session_manager.become_session(instance, chosen.target())

@@ -4,6 +4,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 
+from config.command_text import command_text
 from config.errors import GpuctlError, InputError
 from config.target import Target
 from engine.contract.event import Event
@@ -127,7 +128,7 @@ def power_off_hint(run_id: str, inventory: Inventory) -> str:
     over = "if the run is over, its nodes have powered off"
     saved = saved_folder(run_id, inventory.shared)
     if not saved:
-        return f"{over}: `gpuctl down {inventory.cluster}` removes the rest"
+        return f"{over}: {command_text('gpuctl down {}', inventory.cluster)} removes the rest"
     left = f"have left its log, metrics and outputs in {saved}"
     return f"{over}, and {left}: {way_to_saved(run_id, inventory.cluster)}"
 

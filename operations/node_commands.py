@@ -1,12 +1,13 @@
 """Commands of a person on all nodes of a cluster."""
 
-import asyncio
 from collections.abc import Mapping
 
+from config.command_text import command_text
 from config.errors import GpuctlError, InputError
+from config.event_loop import run_in_loop
 from nodes.answers import Completed
 from nodes.inventory import ALL_NODES, named_nodes
-from nodes.kept_connections import KeptConnections
+from nodes.kept_connections import connect
 from operations import login
 from operations.chosen_target import ChosenTarget
 
@@ -22,7 +23,13 @@ def run_on_nodes(
     NodeError if no node could be asked, InputError for an unknown cluster or node.
     """
     inventory = chosen.cluster_store(cluster).inventory(cluster)
-    return asyncio.run(KeptConnections(inventory).run_on(named_nodes(inventory, names), line))
+    nodes = named_nodes(inventory, names)
+
+    async def run() -> Mapping[str, Completed | GpuctlError]:
+        async with connect(inventory) as connections:
+            return await connections.run_on(nodes, line)
+
+    return run_in_loop(run())
 
 
 def terminal_command(chosen: ChosenTarget, cluster: str, line: str, names: str) -> list[str]:
@@ -37,6 +44,6 @@ def terminal_command(chosen: ChosenTarget, cluster: str, line: str, names: str) 
     if len(nodes) != 1:
         raise InputError(
             f"a terminal is on one node; '{names}' has {len(nodes)}",
-            f"write `--node {nodes[0].name}`, or leave `-t` out",
+            f"write {command_text('--node {}', nodes[0].name)}, or leave `-t` out",
         )
     return login.ssh_to(inventory, nodes[0].name, [line], ["-t"])

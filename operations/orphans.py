@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
+from config.errors import CloudError, InputError
+from config.folded_names import fold
 from config.target import Target
 from operations.chosen_target import ChosenTarget
 from operations.watcher import LoggingWatcher, Watcher
@@ -22,13 +24,23 @@ def find(
 
     They are the region of the option, else those of the setting `gc_regions`, else all that the
     account has enabled. What belongs to one of `owners` counts as this caller's. Raises CloudError
-    if no region answers, or if EC2 does not list the enabled ones.
+    if no region answers, or if EC2 does not list the enabled ones; InputError for a person without
+    AWS who has clusters of hosts.
     """
     chosen.require_lab()
     target = _target(chosen)
     regions = (chosen.region,) if chosen.region else chosen.gc_regions
-    regions = regions or gc.enabled_regions(target)
-    return gc.survey(target, regions, watcher.report, owners)
+    try:
+        return gc.survey(target, regions or gc.enabled_regions(target), watcher.report, owners)
+    except CloudError as error:
+        own = chosen.hosts_store().hosts_names()
+        if error.code != "NoCredentials" or not own:
+            raise
+        raise InputError(
+            f"gc searches AWS, for which there are no credentials; {fold(own)}: machines that you"
+            " have",
+            "`gpuctl down CLUSTER` removes what gpuctl wrote on those",
+        ) from error
 
 
 def remove(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from config.command_text import command_text
 from config.errors import InputError, NodeError
 from config.folded_names import fold
 from nodes.inventory import Inventory
@@ -11,6 +12,8 @@ from operations.chosen_target import ChosenTarget
 from operations.cluster_occupancy import check_free
 from operations.watcher import LoggingWatcher, Watcher
 from provision.health.judge import UNREACHABLE
+from provision.hosts.people import other_people
+from provision.hosts.up import write_again
 
 __all__ = ["Outage", "is_of_hosts", "plan_outage", "return_nodes", "take_out"]
 
@@ -51,6 +54,7 @@ def plan_outage(
             f"no node of {cluster} would stay in service", "mend one, or remove it: `gpuctl down`"
         )
     if reasons:
+        _check_others(inventory, reasons, watcher)
         hint = "stop the run first (`gpuctl stop {run}`), or wait for its end (`gpuctl wait {run}`)"
         check_free(chosen, cluster, "ranks of later runs move up", hint, watcher)
     return Outage(cluster, reasons)
@@ -73,12 +77,17 @@ def return_nodes(
     *,
     watcher: Watcher = LoggingWatcher(),
 ) -> None:
-    """Check the nodes, and put them into service again.
+    """Write again what `up` wrote on the nodes, check them, and put them into service again.
 
-    Raises InputError for a node that is in service, NodeError with a line for each reason why one
-    is not fit for jobs.
+    Raises InputError for a node that is in service and for a rented cluster, NodeError with a line
+    for each reason why one is not fit for jobs.
     """
     store = chosen.hosts_store()
+    if store.hosts_record(cluster) is None:
+        raise InputError(
+            f"cluster {cluster} is not of `hosts`: gpuctl replaces nodes that it rents",
+            f"{command_text('gpuctl heal {}', cluster)} does that",
+        )
     with store.lock(cluster, "gpuctl heal"):
         record = store.hosts_record(cluster)
         assert record is not None
@@ -88,7 +97,10 @@ def return_nodes(
                 raise InputError(f"{name} of {cluster} is not out of service", f"{out} is")
         hint = "wait for its end (`gpuctl wait {run}`)"
         check_free(chosen, cluster, "ranks of later runs change", hint, watcher)
-        unfit = _unfit(chosen, store.whole_inventory(cluster))
+        inventory = store.whole_inventory(cluster)
+        nodes = [node for node in inventory.nodes if node.name in names]
+        write_again(record, nodes, store, watcher.report)
+        unfit = _unfit(chosen, inventory)
         lines = [f"{name}: {unfit[name]}" for name in names if name in unfit]
         if lines:
             raise NodeError("\n".join(lines), "mend it, then repeat this command")
@@ -104,6 +116,25 @@ def _unfit(chosen: ChosenTarget, inventory: Inventory) -> dict[str, str]:
             text = finding.seen if finding.rule == UNREACHABLE else finding.text
             reasons.setdefault(finding.node, text)
     return reasons
+
+
+def _check_others(inventory: Inventory, names: Mapping[str, str], watcher: Watcher) -> None:
+    """Warn of other people, for whom the nodes stay in service; InputError if the head is one.
+
+    The head has the queue of everybody's runs.
+    """
+    try:
+        others = ", ".join(other_people(inventory))
+    except NodeError:  # no key: nothing is known
+        return
+    head, cluster = inventory.nodes[0].name, inventory.cluster
+    if others and head in names:
+        raise InputError(
+            f"{head} is the head of {cluster}, where {others} has runs too",
+            f"mend it, or take it out after their {command_text('gpuctl down {}', cluster)}",
+        )
+    if others:
+        watcher.warn(f"for {others} they stay in service, until the same `gpuctl heal` there")
 
 
 def _check_names(inventory: Inventory, names: Mapping[str, str]) -> None:

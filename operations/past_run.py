@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from config.command_text import command_text
 from config.errors import GpuctlError, InputError, RunError
 from config.folders import user_path
 from engine.plan.remote_paths import saved_folder
@@ -11,12 +12,12 @@ from engine.record.journal_copy import evidence_folder, recorded_events
 from engine.record.outputs_folder import choose_outputs, have_come_back, outputs_folder
 from engine.record.result import ResultCollector
 from engine.session.following import OnEvent
-from engine.session.saved_run import fetch_saved
+from engine.session.outputs import fetch_saved
 from operations.chosen_target import ChosenTarget
+from operations.files import fetch
 from operations.known import fetch_journal
 from operations.lost_head import power_off_hint
 from operations.run_client import EndedRun
-from operations.source_transfer import fetch
 from operations.watcher import LoggingWatcher, Watcher
 
 
@@ -43,7 +44,8 @@ def first_event(
     if not isinstance(event, FirstEvent):
         raise InputError(
             f"the logs of run {record.run_id} are not kept any more",
-            f"30 days and 10 GiB are kept; `gpuctl results {record.run_id}` shows its results",
+            "30 days and 10 GiB are kept;"
+            f" {command_text('gpuctl results {}', record.run_id)} shows its results",
         )
     return event
 

@@ -7,8 +7,7 @@ from config.bucket import bucket_of
 from config.cluster.cluster_file import Cluster
 from operations.chosen_target import ChosenTarget
 from provision.permissions.actions import COMMANDS, FEATURES, features_of, needed
-from provision.permissions.boundary import boundary_document
-from provision.permissions.policy import policy, split
+from provision.permissions.policy import boundary_document, policy, split
 
 __all__ = ["COMMANDS", "boundary_document", "policy_documents"]
 

@@ -9,14 +9,14 @@ from pydantic import ValidationError
 from config.errors import InputError
 from config.files import read_regular
 from config.folders import user_path
+from config.person import this_person
 from config.run.code_rules import outside_paths, run_sources, size_mistake
 from config.run.run_file import Run
 from engine.contract.plan import BudgetPlan, LaunchPlan
 from engine.plan import launch_plan as planning
-from engine.plan.named_scripts import with_scripts
-from engine.plan.repository import checkout
+from engine.plan.script import with_scripts
 from engine.plan.secrets import credentials, is_notifications_alone
-from engine.plan.source_tree import Tree, tree_of
+from engine.plan.source_tree import Tree, checkout, tree_of
 from engine.record.outputs_folder import OUTPUTS, check_outputs
 from nodes.inventory import Inventory
 from operations import proposal, run_queue
@@ -28,8 +28,7 @@ from operations.planned_nodes import (
     of_cluster_file,
     that_fit,
 )
-from provision.billing.budget import WARN_SHARE
-from provision.billing.cost import hourly_usd
+from provision.billing.cost import WARN_SHARE, hourly_usd
 from provision.state.store import ClusterStore
 
 __all__ = ["Credential", "OnStop", "PreparedRun", "Tree", "prepare", "read_code", "saved_inventory"]
@@ -113,7 +112,14 @@ def prepare(
     sweep = plan.sweep
     if sweep is not None and chosen.lab is not None:  # the bandwidths are those of a lab
         sweep = replace(sweep, is_stand_in=True)
-    plan = replace(plan, sweep=sweep, queue=queue, budget=budget, gpuctl=chosen.command)
+    plan = replace(
+        plan,
+        sweep=sweep,
+        queue=queue,
+        budget=budget,
+        gpuctl=chosen.command,
+        owner="" if preview else chosen.owner or this_person(),
+    )
     return PreparedRun(
         run,
         plan,

@@ -1,9 +1,10 @@
 """The short check of a run's nodes, while gpuctl prepares the run."""
 
-import asyncio
 import threading
 
+from config.command_text import command_text
 from config.errors import GpuctlError, NodeError
+from config.event_loop import run_in_loop
 from engine.contract.plan import LaunchPlan
 from nodes.inventory import Inventory
 from nodes.kept_connections import connect
@@ -37,13 +38,14 @@ class NodeCheck:
             )
             raise NodeError(
                 "\n".join(lines),
-                f"`gpuctl health {self._inventory.cluster}` checks again, --no-health starts the"
+                f"{command_text('gpuctl health {}', self._inventory.cluster)}"
+                " checks again, --no-health starts the"
                 " run all the same",
             )
 
     def _check(self) -> None:
         try:
-            findings = asyncio.run(self._ask())
+            findings = run_in_loop(self._ask())
         except GpuctlError:  # the start of the run gets the same, and explains it
             return
         # Nodes that do not answer are the run's own error, and a run can wait for lost ones.

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from config.command_text import command_text
 from config.loading.load import Warn, ignore, load_run, unchecked_requirements
-from config.loading.overrides import Overrides
-from config.loading.substitutions import NO_SUBSTITUTIONS, Substitutions
+from config.loading.overrides import NO_SUBSTITUTIONS, Overrides, Substitutions
 from config.run.run_file import Run
 from engine.plan import proposal as engine_proposal
 from engine.plan.proposal import Proposal

@@ -1,10 +1,12 @@
 """Give a cluster back: everything of it is removed, whatever state it is in."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from config.errors import CloudError, InputError, RunError, StateError
+from config.command_text import command_text
+from config.errors import CloudError, InputError, NodeError, RunError, StateError
 from engine.record.history import History
 from engine.session.cluster_runs import Holder
 from nodes import dial
@@ -15,6 +17,7 @@ from operations.watcher import LoggingWatcher, Watcher
 from provision import down as removal
 from provision.down import Teardown
 from provision.hosts import down as hosts_removal
+from provision.hosts.people import other_people
 from provision.removal.losses import Losses, find_losses
 from provision.removal.verification import Verification
 from provision.removal.verification import verify as verify_removal
@@ -45,7 +48,8 @@ class Removal:
     `cluster_id` chooses one of several clusters of that name; None is this machine's, or the only
     one. `runs` end with the cluster; `occupancy` is the sentence about them, empty without runs.
     `outputs` has a line for each run that is over and whose outputs have not come back.
-    `hosts` are the machines of a cluster that gpuctl does not rent: they stay.
+    `hosts` are the machines of a cluster that gpuctl does not rent: they stay. While `others` use
+    such a cluster, its runs go on, and this person's access alone is removed.
     """
 
     cluster: str
@@ -54,6 +58,7 @@ class Removal:
     occupancy: str = ""
     outputs: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 def plan_removal(
@@ -78,10 +83,30 @@ def plan_removal(
             # Another person's cluster of that name: its head is unknown here.
             return Removal(cluster, cluster_id)
     runs = find_runs(chosen, cluster, watcher)
+    others = _other_people(chosen, cluster, runs) if hosts else ()
     outputs = read_finished(chosen, cluster, [run.run_id for run in runs], watcher)
-    occupancy = occupancy_text(chosen, cluster, runs)
     machines = tuple(host.address for host in hosts.file.machines) if hosts else ()
+    if others:
+        return Removal(cluster, outputs=outputs, hosts=machines, others=others)
+    occupancy = occupancy_text(chosen, cluster, runs)
     return Removal(cluster, cluster_id, runs, occupancy, outputs, machines)
+
+
+def _other_people(chosen: ChosenTarget, cluster: str, runs: Sequence[Holder]) -> tuple[str, ...]:
+    """Return who else uses the cluster; InputError if a run of this person would go on alone."""
+    try:
+        others = other_people(chosen.hosts_store().whole_inventory(cluster))
+    except (InputError, NodeError):
+        return ()  # it never was ready, or there is no key: then `down` removes all
+    with History(chosen.runs) as history:
+        ours = {run.run_id for run in history.runs()}
+    for run in runs:
+        if others and run.run_id in ours:
+            raise InputError(
+                f"run {run.run_id} is on cluster {cluster}, which {', '.join(others)} uses too",
+                f"{command_text('gpuctl stop {}', run.run_id)} ends it; or wait for its end",
+            )
+    return others
 
 
 def losses(
@@ -134,7 +159,8 @@ def down(
     """
     read_running(chosen, planned.cluster, [run.run_id for run in planned.runs], watcher)
     with prevent_healing(chosen, planned.cluster, planned.runs):
-        return remove(chosen, planned.cluster, cluster_id=planned.cluster_id, watcher=watcher)
+        done = remove(chosen, planned.cluster, cluster_id=planned.cluster_id, watcher=watcher)
+        return replace(done, others=planned.others)
 
 
 def remove(

@@ -10,7 +10,7 @@ from operations.chosen_target import ChosenTarget
 from operations.cluster_occupancy import check_free
 from operations.watcher import LoggingWatcher, Watcher
 from provision import up as fleet
-from provision.billing.budget import check_until
+from provision.billing.cost import check_until
 from provision.state.store import ClusterStore
 from provision.up import FleetPlan
 

@@ -8,7 +8,7 @@ from engine.analysis.comparison import Comparison
 from engine.analysis.comparison import compare as compare_tables
 from engine.record.history import History, KeptFinding, RunRecord
 from engine.record.journal_copy import recorded_events
-from engine.record.nccl_tests import Table
+from engine.record.result import Table
 from operations.chosen_target import ChosenTarget
 
 __all__ = [

@@ -7,29 +7,49 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from config.catalogue.instance_types import price_usd_h
 from config.errors import GpuctlError, Interrupted
+from config.event_loop import run_in_loop
+from engine.agent.journal.lines import Line, WholeLines
+from engine.analysis.metrics.usage import IdleCost, idle_cost
 from engine.contract.event import Event
+from engine.contract.head_events import GpusIdle
 from engine.contract.plan import LaunchPlan
+from engine.contract.worker_events import Output
 from engine.record.events import event_json, has_output
 from engine.record.journal_copy import evidence_folder
 from engine.record.metrics_record import fetch_record
-from engine.record.result import RunResult
+from engine.record.result import RunResult, TableCollector
 from engine.record.run_errors import KnownRun, RunGoesOn, RunLost
 from engine.session.following import OnEvent
 from engine.session.head import ClusterBusy, NotStarted
 from engine.session.session import Answer, OnInterrupt
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
+from operations.files import fetch
 from operations.lab_evidence import LabEvidence
 from operations.lost_head import head_watch
 from operations.run_healing import Healing
 from operations.shared_runs import share_ended_run
-from operations.source_transfer import fetch
 from operations.teardown import destroy, destroy_if_asked, ending, record_cost, removable
 from operations.watcher import Watcher
 
 if TYPE_CHECKING:
     from provision.down import Teardown
+
+__all__ = [
+    "Event",
+    "Line",
+    "OnEvent",
+    "Output",
+    "TableCollector",
+    "WholeLines",
+    "event_json",
+    "idle_cost_of",
+    "node_usd_h",
+    "nodes_usd_h",
+]
+
 
 Life = Callable[[OnEvent, OnInterrupt], Coroutine[Any, Any, RunResult]]
 """Follows a run to its end, from its start or from where it is."""
@@ -130,7 +150,7 @@ class RunClient:
         """Return what `work` does. If it fails, still remove a cluster that was to be removed."""
         run, inventory = self._run, self._inventory
         try:
-            return asyncio.run(work)
+            return run_in_loop(work)
         except (ClusterBusy, NotStarted, RunGoesOn):
             raise  # a run still uses the cluster, or this one has changed nothing of it
         except BaseException as error:
@@ -215,10 +235,29 @@ def _keep_metrics(run_id: str, inventory: Inventory, runs: Path, watcher: Watche
             await fetch_record(inventory, run_id, runs)
 
     try:
-        asyncio.run(fetch())
+        run_in_loop(fetch())
     except TimeoutError:
         watcher.warn(f"metrics did not come back: no answer within {_METRICS_S} s")
     except (GpuctlError, OSError) as error:
         watcher.warn(f"metrics did not come back: {error}")
     except KeyboardInterrupt:
         watcher.warn("metrics did not come back: interrupted")
+
+
+def nodes_usd_h(inventory: Inventory) -> float | None:
+    """Return the on-demand price of all nodes for an hour in dollars; None if it is not known."""
+    price = node_usd_h(inventory)
+    return None if price is None else len(inventory.nodes) * price
+
+
+def node_usd_h(inventory: Inventory) -> float | None:
+    """Return the on-demand price of a node for an hour in dollars; None if it is not known."""
+    return price_usd_h(inventory.instance_type)
+
+
+def idle_cost_of(event: GpusIdle, name: str, inventory: Inventory | None) -> IdleCost | None:
+    """Return what the idle GPUs of the node cost; its price is unknown without an inventory."""
+    price = None if inventory is None else price_usd_h(inventory.instance_type)
+    nodes = () if inventory is None else inventory.nodes
+    count = next((node.gpus for node in nodes if node.name == name), len(event.gpus))
+    return idle_cost(name, [(gpu, event.seconds) for gpu in event.gpus], count, price)

@@ -12,16 +12,17 @@ from dataclasses import replace
 from typing import Any
 
 from config.errors import GpuctlError, InputError, NodeError
+from config.event_loop import run_in_loop
 from config.progress import silent
 from config.target import Target
 from engine.contract.event import Event
 from engine.contract.head_events import AttemptStarted, RunFinished, WaitingForNodes
 from engine.contract.names import HEALING, REMOVES, TAKEN
 from engine.contract.plan import LaunchPlan
-from engine.plan.remote_paths import run_folder
+from engine.plan.remote_paths import run_paths
 from engine.plan.secrets import registry_password
 from engine.record.result import RunResult
-from engine.session import head_locks
+from engine.session import head
 from engine.session.cluster_runs import find_holders
 from engine.session.code_transfer import pass_tree
 from engine.session.container_images import pull, repository
@@ -135,7 +136,7 @@ class Healing:
 
     def _make_again(self, names: Sequence[str]) -> bool:
         """Make the machines that AWS reports as gone; return whether the run has new nodes."""
-        with head_locks.hold(self._run_id, self.inventory, HEALING) as answer:
+        with head.hold(self._run_id, self.inventory, HEALING) as answer:
             if answer == REMOVES:
                 raise InputError(f"another gpuctl removes cluster {self.inventory.cluster}", "")
             # A client of another machine makes them, and reports them.
@@ -166,7 +167,7 @@ class Healing:
         if not addresses:
             return False
         for run_id in self._prepare(inventory, addresses.keys()):
-            asyncio.run(Head(inventory, run_id).report_healed(addresses))
+            run_in_loop(Head(inventory, run_id).report_healed(addresses))
         took = time.monotonic() - began
         self._watcher.note(f"-- {', '.join(addresses)} ready again after {took:.0f}s")
         return addresses.keys() >= set(names)
@@ -183,10 +184,10 @@ def preparation(
     """
 
     def prepare(inventory: Inventory, names: Collection[str]) -> list[str]:
-        holders = asyncio.run(find_holders(inventory))
+        holders = run_in_loop(find_holders(inventory))
         waiting = [holder.run_id for holder in holders if set(holder.nodes) & set(names)]
         others = [other for other in waiting if other != run_id]
-        plans = asyncio.run(plans_of([run_id, *others], inventory))
+        plans = run_in_loop(plans_of([run_id, *others], inventory))
         for plan in plans.values():
             try:
                 _bring(plan, inventory, names, passwords or {})
@@ -206,7 +207,7 @@ def _bring(
 ) -> None:
     """Bring the run's code, which the head has, and its image to these nodes."""
     nodes = tuple(node for node in plan.nodes if node.name in names)
-    asyncio.run(pass_tree(plan, inventory, [node.name for node in nodes]))
+    run_in_loop(pass_tree(plan, inventory, [node.name for node in nodes]))
     image = plan.image
     if image is None or not nodes:
         return
@@ -216,7 +217,7 @@ def _bring(
     secret = image.password_secret
     values = {secret: passwords.get(secret) or registry_password(image)} if secret else {}
     part = replace(plan, nodes=nodes, image=image)
-    asyncio.run(pull(part, inventory, values, silent))
+    run_in_loop(pull(part, inventory, values, silent))
 
 
 def _new_nodes(inventory: Inventory, names: Sequence[str], run_id: str) -> dict[str, str]:
@@ -224,7 +225,7 @@ def _new_nodes(inventory: Inventory, names: Sequence[str], run_id: str) -> dict[
 
     The head itself looks for lost nodes that are the same machines.
     """
-    command = shlex.join(["test", "!", "-e", run_folder(run_id)])
+    command = shlex.join(["test", "!", "-e", run_paths(inventory, run_id).folder])
 
     async def ask() -> dict[str, str]:
         addresses: dict[str, str] = {}
@@ -239,4 +240,4 @@ def _new_nodes(inventory: Inventory, names: Sequence[str], run_id: str) -> dict[
                     continue
         return addresses
 
-    return asyncio.run(ask())
+    return run_in_loop(ask())

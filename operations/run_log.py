@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from config.command_text import command_text
 from config.errors import InputError
 from engine.record.history import History, RunRecord
 from engine.record.journal_copy import kept_path, recorded_events
@@ -19,7 +20,8 @@ def check_kept(chosen: ChosenTarget, record: RunRecord) -> None:
     if record.is_over and not path.exists():
         raise InputError(
             f"the logs of run {record.run_id} are not kept any more",
-            f"30 days and 10 GiB are kept; `gpuctl results {record.run_id}` shows its results",
+            "30 days and 10 GiB are kept;"
+            f" {command_text('gpuctl results {}', record.run_id)} shows its results",
         )
 
 
@@ -50,5 +52,5 @@ def missing_part(chosen: ChosenTarget, run_id: str) -> str:
         return f"the output of run {run_id} may be incomplete: {record.reason}"
     return (
         f"run {run_id} is not over, and its newest output may be missing:"
-        f" `gpuctl logs {run_id} -f` fetches it"
+        f" {command_text('gpuctl logs {} -f', run_id)} fetches it"
     )

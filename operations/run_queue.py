@@ -1,9 +1,10 @@
 """The runs on a cluster, and the order of those that wait for its nodes."""
 
-import asyncio
 from dataclasses import dataclass
 
+from config.command_text import command_text
 from config.errors import InputError
+from config.event_loop import run_in_loop
 from config.run.run_file import Run
 from engine.plan.modes.job import node_range
 from engine.record.history import RunRecord
@@ -34,7 +35,7 @@ def move(
 ) -> Queue:
     """Give a run that waits another place, from 1; return the queue. InputError if it does not."""
     run, inventory = _waiting_run(chosen, name, watcher)
-    if not asyncio.run(cluster_runs.move_run(run.run_id, inventory, place)):
+    if not run_in_loop(cluster_runs.move_run(run.run_id, inventory, place)):
         raise _not_waiting(run.run_id)
     return _queue(inventory)
 
@@ -42,16 +43,16 @@ def move(
 def drop(chosen: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()) -> RunResult:
     """Take a run out of the queue; it ends as stopped. InputError if it does not wait there."""
     run, inventory = _waiting_run(chosen, name, watcher)
-    if not asyncio.run(cluster_runs.drop_run(run.run_id, inventory)):
+    if not run_in_loop(cluster_runs.drop_run(run.run_id, inventory)):
         raise _not_waiting(run.run_id)
-    return asyncio.run(session.follow(run.run_id, inventory, chosen.runs, lambda _: None))
+    return run_in_loop(session.follow(run.run_id, inventory, chosen.runs, lambda _: None))
 
 
 def current_load(run: Run, inventory: Inventory) -> dict[str, int]:
     """Return the nodes that other runs use now; do not ask if the run needs the whole cluster."""
     if node_range(run)[1] >= len(inventory.nodes):
         return {}
-    return cluster_runs.node_load(asyncio.run(cluster_runs.find_holders(inventory)))
+    return cluster_runs.node_load(run_in_loop(cluster_runs.find_holders(inventory)))
 
 
 def _waiting_run(chosen: ChosenTarget, name: str, watcher: Watcher) -> tuple[RunRecord, Inventory]:
@@ -68,9 +69,10 @@ def _waiting_run(chosen: ChosenTarget, name: str, watcher: Watcher) -> tuple[Run
 def _not_waiting(run_id: str) -> InputError:
     return InputError(
         f"run {run_id} does not wait in a queue",
-        f"`gpuctl ps` shows its status, `gpuctl stop {run_id}` ends it if it runs",
+        "`gpuctl ps` shows its status,"
+        f" {command_text('gpuctl stop {}', run_id)} ends it if it runs",
     )
 
 
 def _queue(inventory: Inventory) -> Queue:
-    return Queue(inventory.cluster, with_places(asyncio.run(cluster_runs.find_holders(inventory))))
+    return Queue(inventory.cluster, with_places(run_in_loop(cluster_runs.find_holders(inventory))))

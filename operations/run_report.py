@@ -7,16 +7,14 @@ from pathlib import Path
 
 from config.errors import GpuctlError
 from engine.analysis.bisect.report import find
-from engine.analysis.metrics.curves import course
-from engine.analysis.metrics.summary import summaries
-from engine.analysis.report import Report, pairs_in
-from engine.analysis.timeline import timeline
+from engine.analysis.metrics.summary import course, summaries
+from engine.analysis.report import Report, pairs_in, timeline
 from engine.record.history import History, RunRecord
 from engine.record.journal_copy import kept_files, recorded_events
 from engine.record.metrics_record import recorded_samples
 from engine.record.outputs_folder import outputs_folder
 from operations.chosen_target import ChosenTarget
-from operations.run_events import Output, WholeLines
+from operations.run_client import Output, WholeLines
 from provision.state.store import ClusterStore
 
 __all__ = ["Report", "run_report"]

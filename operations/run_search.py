@@ -2,7 +2,9 @@
 
 import asyncio
 
+from config.command_text import command_text
 from config.errors import GpuctlError, InputError, NodeError
+from config.event_loop import run_in_loop
 from engine.record.events import FirstEvent
 from engine.record.history import History, RunRecord
 from engine.session import head
@@ -64,7 +66,7 @@ def _ask_heads(chosen: ChosenTarget, name: str, watcher: Watcher) -> _Found | No
         return await asyncio.gather(*(_ask(inventory, name) for inventory in inventories))
 
     runs: list[_Found] = []
-    for inventory, answer in zip(inventories, asyncio.run(ask()), strict=True):
+    for inventory, answer in zip(inventories, run_in_loop(ask()), strict=True):
         if isinstance(answer, GpuctlError):
             where = f"whether cluster {inventory.cluster} has a run {name} is unknown"
             watcher.warn(f"{where}: {answer.message}")
@@ -84,7 +86,9 @@ def _claimed_twice(name: str, runs: list[_Found]) -> InputError:
             f"several clusters have a run {name}: {claims}",
             "name the run by its id: " + " or ".join(ids),
         )
-    queues = " and ".join(f"`gpuctl queue {inventory.cluster}`" for inventory, _ in runs)
+    queues = " and ".join(
+        f"{command_text('gpuctl queue {}', inventory.cluster)}" for inventory, _ in runs
+    )
     return InputError(
         f"several clusters claim the same run: {claims}",
         f"an id belongs to one run, so one of the heads is wrong; {queues} show their runs",

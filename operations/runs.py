@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from config.command_text import command_text
+from config.duration import format_duration
 from config.errors import InputError, NodeError
+from config.event_loop import run_in_loop
 from config.folders import user_path
 from engine.contract.event import Event
 from engine.contract.head_events import HeadUnreachable
@@ -30,6 +33,7 @@ from engine.session.following import LIMITS, Limits, OnEvent
 from engine.session.session import Answer, OnInterrupt
 from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
+from operations.files import send_code
 from operations.forwarded_ports import check_ports, forwarded
 from operations.kept_logs import remove_old_logs
 from operations.lost_head import head_watch, lost_head, power_off_hint
@@ -38,7 +42,6 @@ from operations.prerun_health import NodeCheck
 from operations.run_client import EndedRun, RunClient
 from operations.run_healing import Healing, preparation
 from operations.run_search import find_run_with_cluster
-from operations.source_transfer import send_code
 from operations.teardown import check_removable, destroy, ending, removable
 from operations.watcher import LoggingWatcher, Watcher
 
@@ -261,21 +264,31 @@ def wait(
             return False
         return True
 
-    if not asyncio.run(has_ended()):
+    if not run_in_loop(has_ended()):
         return record
     with History(runs) as history:
         return history.find(record.run_id)
 
 
-def stop(chosen: ChosenTarget, name: str, *, watcher: Watcher = LoggingWatcher()) -> StoppedRun:
+def stop(
+    chosen: ChosenTarget,
+    name: str,
+    *,
+    grace_s: int = 0,
+    watcher: Watcher = LoggingWatcher(),
+) -> StoppedRun:
     """Stop the run of this id or name on all its nodes; remove its cluster if the run says so.
 
-    InputError for a run that is over.
+    Its job gets notice `grace_s` before it is stopped. InputError for a run that is over.
     """
     record, inventory = find_run_with_cluster(chosen, name, watcher=watcher)
     if inventory is None:
         raise InputError(f"run {record.run_id} is over ({record.status})", "see `gpuctl ps`")
-    result = asyncio.run(session.stop(record.run_id, inventory, chosen.runs))
+    if grace_s:
+        watcher.note(
+            f"{record.run_id} is stopped in {format_duration(grace_s)}; its job has notice"
+        )
+    result = run_in_loop(session.stop(record.run_id, inventory, chosen.runs, notice_s=grace_s))
     if record.on_stop == "destroy":
         # A client that follows the run removes the cluster too.
         with (
@@ -313,13 +326,13 @@ def follow_journal(
         watch(event)
         on_event(event)
 
-    asyncio.run(session.follow(record.run_id, inventory, chosen.runs, see, limits))
+    run_in_loop(session.follow(record.run_id, inventory, chosen.runs, see, limits))
 
 
 def _first_event(chosen: ChosenTarget, record: RunRecord, inventory: Inventory) -> FirstEvent:
     """Return the run's first event, from its head."""
     try:
-        event = asyncio.run(head.find_run(inventory, record.run_id))
+        event = run_in_loop(head.find_run(inventory, record.run_id))
     except NodeError as error:
         is_destroyed = record.on_stop == "destroy"
         lost = None if is_destroyed else lost_head(chosen, inventory, record)
@@ -331,11 +344,12 @@ def _first_event(chosen: ChosenTarget, record: RunRecord, inventory: Inventory) 
             raise error.with_hint(power_off_hint(record.run_id, inventory)) from error
         if not error.hint:
             raise error.with_hint(
-                f"`gpuctl logs {record.run_id}` prints what this machine has of its output"
+                f"{command_text('gpuctl logs {}', record.run_id)}"
+                " prints what this machine has of its output"
             ) from error
         raise
     if event is None or event.run_id != record.run_id:
-        return asyncio.run(session.first_event(record.run_id, inventory, chosen.runs))
+        return run_in_loop(session.first_event(record.run_id, inventory, chosen.runs))
     return event
 
 
@@ -345,7 +359,7 @@ def _pull_image(
     """Pull the image on all nodes; return the plan with it pinned. Report the image's digest."""
     if plan.image is None:
         return plan
-    pinned = asyncio.run(pull(plan, inventory, secrets, watcher.report))
+    pinned = run_in_loop(pull(plan, inventory, secrets, watcher.report))
     assert pinned.image is not None
     watcher.note(f"-- image {pinned.image.reference}, {pinned.image.digest or pinned.image.id}")
     for text in pinned.warnings[len(plan.warnings) :]:
@@ -358,9 +372,10 @@ def _dashboard(plan: LaunchPlan) -> str:
     address = plan.dashboard.partition("//")[2]
     port = address.rpartition(":")[2]
     tunnel = _tunnel(plan, f"{port}:{address}")
-    return f"-- dashboard {plan.dashboard}: `{tunnel}`, then open http://localhost:{port}"
+    return f"-- dashboard {plan.dashboard}: {tunnel}, then open http://localhost:{port}"
 
 
 def _tunnel(plan: LaunchPlan, ends: str) -> str:
     """Return the command that forwards a port to node 0."""
-    return f"gpuctl ssh {plan.cluster} {plan.nodes[0].name} -- -N -L {ends}"
+    command = "gpuctl ssh {} {} -- -N -L {}"
+    return command_text(command, plan.cluster, plan.nodes[0].name, ends)

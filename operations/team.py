@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from nodes.public_keys import fingerprint
+from nodes.keys import fingerprint
 from operations.chosen_target import ChosenTarget
 from provision import access
 from provision.access import Access

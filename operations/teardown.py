@@ -5,12 +5,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from config.command_text import command_text
 from config.errors import GpuctlError
 from config.file_locks import wait_for_lock
 from engine.contract.names import BUSY, HEALS, HELD, REMOVAL, TAKEN
 from engine.record.history import History
 from engine.record.run_errors import KnownRun
-from engine.session import head_locks
+from engine.session import head
 from nodes.inventory import Inventory
 from operations import aws_checks, release
 from operations.chosen_target import ChosenTarget
@@ -85,12 +86,14 @@ def removable(
         return
     answer, is_kept, heals = BUSY, False, False
     while answer in (BUSY, HEALS) and not is_kept:  # until others end, or keep the cluster
-        with head_locks.hold(run_id, inventory, REMOVAL) as answer:
+        with head.hold(run_id, inventory, REMOVAL) as answer:
             if answer == HEALS and not heals:
                 heals = True
                 watcher.note(f"-- another gpuctl makes nodes of {cluster} again: waiting for it")
             if answer == TAKEN:
-                forget = f"`gpuctl down {cluster}` removes this machine's record of it"
+                forget = (
+                    f"{command_text('gpuctl down {}', cluster)} removes this machine's record of it"
+                )
                 watcher.note(f"-- another gpuctl removes cluster {cluster}: {forget}")
             is_kept = answer == TAKEN or (
                 answer != HELD and is_kept_by_others(chosen, cluster, run_id, watcher)
@@ -115,7 +118,7 @@ def destroy(
     GpuctlError when that fails. Then the nodes power off by themselves, and the hint says so.
     """
     try:
-        with head_locks.prevent_power_off(run_id, inventory):
+        with head.prevent_power_off(run_id, inventory):
             return release.remove(chosen, inventory.cluster, watcher=watcher)
     except GpuctlError as error:
         rest = "its nodes power off by themselves within 3 minutes, other resources bill on"

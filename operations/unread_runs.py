@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
+from config.command_text import command_text
 from config.errors import GpuctlError, InputError, StateError
+from config.event_loop import run_in_loop
 from engine.record.events import FirstEvent
 from engine.record.history import History, RunRecord
 from engine.record.journal_copy import recorded_events
@@ -71,7 +73,7 @@ def _read(
         return
     for run in known:
         try:
-            asyncio.run(_follow(run, inventory, chosen, seconds))
+            run_in_loop(_follow(run, inventory, chosen, seconds))
         except TimeoutError:
             if seconds == FINISHED_S:
                 watcher.warn(f"not all that run {run.run_id} printed came back in {seconds:.0f} s")
@@ -95,4 +97,7 @@ def _missing_outputs(chosen: ChosenTarget, run: RunRecord) -> list[str]:
     if have_come_back(outputs_folder(chosen.runs, run.run_id)):
         return []
     paths = ", ".join(started.outputs)
-    return [f"outputs of run {run.run_id} ({paths}): `gpuctl attach {run.run_id}` fetches them"]
+    return [
+        f"outputs of run {run.run_id} ({paths}):"
+        f" {command_text('gpuctl attach {}', run.run_id)} fetches them"
+    ]

@@ -3,7 +3,9 @@
 import asyncio
 from dataclasses import dataclass, replace
 
+from config.command_text import command_text
 from config.errors import InputError, NodeError
+from config.event_loop import run_in_loop
 from engine.analysis.metrics.live import LiveRun, live_runs
 from engine.analysis.metrics.summary import NodeSummary, summaries
 from engine.analysis.metrics.usage import IdleCost, idle_cost
@@ -76,7 +78,9 @@ def find_watched(
     if name in chosen.cluster_names():
         cluster = _cluster(chosen, name)
         if cluster is None:
-            raise InputError(f"cluster {name} is not ready", f"see `gpuctl status {name}`")
+            raise InputError(
+                f"cluster {name} is not ready", f"see {command_text('gpuctl status {}', name)}"
+            )
         return Watched((cluster,))
     run = find_run(chosen, name, watcher=watcher)
     if run.is_over:
@@ -92,7 +96,7 @@ def current_usage(
     watched: Watched, *, watcher: Watcher = LoggingWatcher()
 ) -> tuple[ClusterUsage, ...]:
     """Ask the heads what is used now; one of several that does not answer is a warning."""
-    return asyncio.run(_ask(watched, watcher))
+    return run_in_loop(_ask(watched, watcher))
 
 
 def past_usage(chosen: ChosenTarget, run_id: str) -> tuple[NodeSummary, ...]:

@@ -14,20 +14,21 @@ from pathlib import Path
 
 from config.command_text import command_text
 from config.errors import GpuctlError, InputError, Interrupted, NodeError
+from config.event_loop import run_in_loop
 from config.folded_names import fold
 from config.folders import user_path
 from config.target import Target
 from nodes.answers import Completed
 from nodes.identity import has_cluster_key
 from nodes.inventory import Inventory
-from nodes.login import users_public_keys
-from nodes.public_keys import (
+from nodes.keys import (
     PublicKey,
     fingerprint,
     is_key_text,
     parse_public_key,
     read_public_key,
 )
+from nodes.login import users_public_keys
 from nodes.ssh import connect
 from provision.setup.machines import (
     BASTION,
@@ -81,7 +82,7 @@ def grant(name: str, text: str, target: Target) -> Access:
         known = [
             entry for other in store.records() for entry in other.grants if not entry.is_revoked
         ]
-        keys = _keys(text, known, f"gpuctl grant {name} ~/.ssh/id_ed25519.pub")
+        keys = _keys(text, known, command_text("gpuctl grant {} ~/.ssh/id_ed25519.pub", name))
         for key in keys:
             if key.key in _own_keys(record, store):
                 raise InputError(
@@ -130,7 +131,7 @@ def install_grants(
     machines = machine_names(inventory)
     pending = tuple(entry.model_copy(update={"open": tuple(machines)}) for entry in record.grants)
     record, answers = _change(record, pending, inventory, store)
-    again = f"see `gpuctl grant {record.name}`, and repeat `gpuctl up`"
+    again = f"see {command_text('gpuctl grant {}', record.name)}, and repeat `gpuctl up`"
     raise_failures(answers, "the keys of colleagues are not as granted", again)
     return record
 
@@ -152,7 +153,8 @@ def check_new_machines(
     if BASTION in ending and not any(key in entrance.split() for key in users_public_keys()):
         raise InputError(
             f"cluster {name} would get a new bastion, which accepts none of your ssh keys",
-            f"ask a member to run `gpuctl grant {name} yourkey.pub`, or run this command on the"
+            "ask a member to run"
+            f" {command_text('gpuctl grant {} yourkey.pub', name)}, or run this command on the"
             " machine that created the cluster",
         )
     if not set(ending) - {BASTION}:
@@ -223,7 +225,7 @@ def _change(
     """Record the grants, carry them out on all machines, and record who has confirmed them."""
     record = record.model_copy(update={"grants": grants})
     store.write(record)
-    answers = asyncio.run(_ask_all(inventory, machine_script(grants)))
+    answers = run_in_loop(_ask_all(inventory, machine_script(grants)))
     grants = confirmed(grants, failures(answers))
     record = record.model_copy(update={"grants": grants})
     store.write(record)
@@ -239,7 +241,8 @@ async def _ask_all(inventory: Inventory, script: str) -> Answers:
     except asyncio.CancelledError:  # Ctrl-C
         raise Interrupted(
             f"interrupted: not all machines of {inventory.cluster} have confirmed the change",
-            f"repeat it; `gpuctl grant {inventory.cluster}` shows which ones have not",
+            "repeat it;"
+            f" {command_text('gpuctl grant {}', inventory.cluster)} shows which ones have not",
         ) from None
 
 
@@ -257,14 +260,14 @@ def _revocable(record: ClusterRecord, text: str, store: ClusterStore) -> tuple[P
     names = {name for key in own.values() for name in (key.name, key.fingerprint)}
     if text in names - known:
         raise _own_key(record.name)
-    keys = _keys(text, record.grants, f"`gpuctl grant {record.name}` lists them")
+    keys = _keys(text, record.grants, f"{command_text('gpuctl grant {}', record.name)} lists them")
     for key in keys:
         if key.key in own:
             raise _own_key(record.name)
         if key.key not in {entry.key for entry in record.grants}:
             raise InputError(
                 f"{key.name} ({key.fingerprint}) was not granted to cluster {record.name}",
-                f"`gpuctl grant {record.name}` lists the keys that were",
+                f"{command_text('gpuctl grant {}', record.name)} lists the keys that were",
             )
     return keys
 
@@ -302,7 +305,7 @@ def _trusted(line: str) -> PublicKey:
 def _own_key(name: str) -> InputError:
     return InputError(
         f"that is gpuctl's own key of cluster {name}, which cannot be revoked",
-        f"`gpuctl down {name}` removes the cluster",
+        f"{command_text('gpuctl down {}', name)} removes the cluster",
     )
 
 

@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from config.command_text import command_text
 from config.errors import CloudError, InfraError, InputError, Interrupted, StateError
 from config.files import disk_errors, storage_problem
 from config.progress import Progress, Reporter, silent
 from config.target import Target
-from infra.stack.failures import DamagedState
+from infra.stack.engine_events import DamagedState
 from infra.stack.installation import find_engine
 from infra.stack.stack import Stack
 from infra.stack.workspace import backend_folder, remove_files
-from nodes.ssh_hosts import remove_hosts
+from nodes.openssh import remove_hosts
 from provision.aws.account import caller, check_account, resolve_credentials
 from provision.aws.clients import client
 from provision.aws.resources import (
@@ -48,7 +49,7 @@ class Teardown:
 
     `cost_usd` is None if a price is not known. `id` is the cluster's, empty if somebody has removed
     its tag. `warnings` are about records that could not be written or removed. `is_of_hosts`: the
-    machines were not rented, and `removed` are their addresses.
+    machines were not rented, and `removed` are their addresses; `others` use the cluster on.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Teardown:
     region: str = ""
     warnings: tuple[str, ...] = ()
     is_of_hosts: bool = False
+    others: tuple[str, ...] = ()
 
 
 def down(name: str, target: Target, report: Reporter, cluster_id: str | None = None) -> Teardown:
@@ -192,7 +194,8 @@ def _remove_state(stack: Stack | None, name: str, target: Target) -> None:
     if backend_folder(target) is None:
         raise StateError(
             f"Pulumi's state of {name} is still in {target.backend_url}",
-            f"make room on this machine's disk; then `gpuctl down {name}` removes it",
+            "make room on this machine's disk; then"
+            f" {command_text('gpuctl down {}', name)} removes it",
         )
     remove_files(name, target)
 
@@ -311,7 +314,7 @@ def _interruptible(name: str) -> Iterator[None]:
     except KeyboardInterrupt:
         raise Interrupted(
             f"interrupted: parts of cluster '{name}' still exist",
-            f"`gpuctl down {name}` removes the rest",
+            f"{command_text('gpuctl down {}', name)} removes the rest",
         ) from None
 
 

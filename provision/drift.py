@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from config.cluster.resolved import Resolved
+from config.command_text import command_text
 from config.errors import InputError
 from config.progress import Progress, Reporter
 from config.target import Target
@@ -75,7 +76,7 @@ def drift(name: str, target: Target, report: Reporter) -> Drift:
     if stack_drift is None:
         raise InputError(
             f"Pulumi's state has nothing of cluster '{name}'",
-            f"see `gpuctl status {name}` for what exists",
+            f"see {command_text('gpuctl status {}', name)} for what exists",
         )
     tagged = find_all(target, name, cluster_id=record.id)
     report(Progress("refresh", name, "done"))

@@ -11,8 +11,7 @@ from config.errors import CloudError, InputError, Interrupted
 from config.progress import Progress, Reporter
 from config.target import Target
 from provision.aws.account import caller, owner_tag
-from provision.aws.clients import UNIVERSAL, aws_errors, client
-from provision.aws.concurrency import request_pool
+from provision.aws.clients import UNIVERSAL, aws_errors, client, request_pool
 from provision.aws.resources import Kind, find_all
 from provision.removal.orphans import FoundCluster, Known, Verdict, judge_all
 from provision.removal.sweep import sweep

@@ -15,8 +15,7 @@ from provision.access import check_new_machines
 from provision.aws.account import resolve_credentials
 from provision.aws.clients import client
 from provision.lease import join
-from provision.nodes.spares import Boot
-from provision.nodes.termination import check_others_stay, terminate
+from provision.nodes.spares import Boot, check_others_stay, terminate
 from provision.setup.bootstrap import bootstrap, inventory_of
 from provision.setup.machines import BASTION
 from provision.state.record import unknown_cluster

@@ -6,11 +6,14 @@ so it is at most the minutes of a boot earlier than the timer.
 """
 
 import asyncio
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from config.command_text import command_text
 from config.errors import GpuctlError, InputError, Interrupted, NodeError
+from config.event_loop import run_in_loop
 from config.folded_names import fold
 from config.target import Target
 from nodes.answers import Completed
@@ -19,8 +22,7 @@ from nodes.ssh import connect
 from provision.aws.clients import client
 from provision.aws.instances import end_of, write_ends
 from provision.aws.resources import ALIVE, find_instances
-from provision.billing.budget import check_until
-from provision.billing.cost import hourly_usd
+from provision.billing.cost import check_until, hourly_usd
 from provision.setup.lease.units import SECONDS_LEFT, request_end, set_end
 from provision.setup.machines import BASTION, Answers, machine_names, on_all, raise_failures
 from provision.state.record import ClusterRecord, Lease
@@ -55,7 +57,7 @@ def extend(name: str, seconds: int, target: Target) -> Extension:
                 f"cluster {name} has no lease: it does not end by itself",
                 "set lifetime.max in its file; the next `gpuctl up` then replaces its nodes",
             )
-        end = asyncio.run(_move(inventory, record, seconds, target))
+        end = run_in_loop(_move(inventory, record, seconds, target))
         lease = Lease(end=end, moved=datetime.now(UTC))
         store.write(record.model_copy(update={"lease": lease}))
     before = end - timedelta(seconds=seconds)
@@ -87,7 +89,7 @@ def note_ends(inventory: Inventory, record: ClusterRecord, target: Target) -> Cl
     """
     if record.resolved.cluster.lifetime is None and record.lease is None:
         return record
-    answers, ids = asyncio.run(_ask(inventory)), _ids(inventory)
+    answers, ids = run_in_loop(_ask(inventory)), _ids(inventory)
     left = {ids[name]: _number(answer) for name, answer in answers.items()}
     now = datetime.now(UTC)
     ends = {
@@ -123,7 +125,7 @@ def join(inventory: Inventory, new: Collection[str], target: Target) -> None:
             return
         if not set(new) < set(machine_names(inventory)):
             return
-        left = asyncio.run(_join(inventory, new))
+        left = run_in_loop(_join(inventory, new))
         now = datetime.now(UTC)
         end = now + timedelta(seconds=max(left))
         write_ends(dict.fromkeys((_ids(inventory)[name] for name in new), end), target)
@@ -166,12 +168,12 @@ async def _move(
         except asyncio.CancelledError:  # Ctrl-C
             raise Interrupted(
                 f"interrupted: some machines of {record.name} may have the new end, others the old",
-                f"`gpuctl extend {record.name} 1m` gives all of them one end",
+                f"{command_text('gpuctl extend {} 1m', record.name)} gives all of them one end",
             ) from None
         raise_failures(
             moved,
             "its end did not move",
-            f"repeat `gpuctl extend {record.name} 1m` for all",
+            f"repeat {command_text('gpuctl extend {} 1m', record.name)} for all",
         )
     return end
 
@@ -191,7 +193,7 @@ def _seconds_left(answers: Answers) -> list[int]:
 def _number(answer: Completed | GpuctlError) -> int | None:
     """Return the seconds in the answer; None if it is an error, or if the machine has no timer."""
     text = answer.stdout.strip() if isinstance(answer, Completed) else ""
-    return int(text) if text.lstrip("-").isdigit() else None
+    return int(text) if re.fullmatch(r"-?[0-9]{1,12}", text) else None
 
 
 def _ids(inventory: Inventory) -> dict[str, str]:

@@ -19,8 +19,7 @@ from provision.aws.resources import (
     find_all,
     find_instances,
 )
-from provision.billing.budget import budget_warning
-from provision.billing.cost import daily_usd, leftover_price, price_of, spent_usd
+from provision.billing.cost import budget_warning, daily_usd, leftover_price, price_of, spent_usd
 from provision.capacity.claim import ENDED_WITHIN
 from provision.removal.losses import used_resources
 from provision.state.record import ClusterRecord, lease_end
@@ -63,7 +62,8 @@ class ClusterStatus:
     not known. `ends` is when the first machine powers off (ISO 8601), `idle_s` the seconds without
     work after which all do, which only a record has; None without such a limit. `uses` names what
     the cluster uses and did not create. `problems` are lines for people, each with a remedy.
-    `as_of` is when AWS gave these facts; None if it was not asked.
+    `as_of` is when AWS gave these facts; None if it was not asked. `users` are the people who use a
+    cluster of hosts.
     """
 
     name: str
@@ -81,6 +81,7 @@ class ClusterStatus:
     uses: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     as_of: datetime | None = None
+    users: tuple[str, ...] = ()
 
 
 def clusters(store: ClusterStore) -> tuple[ClusterStatus, ...]:

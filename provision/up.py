@@ -18,11 +18,10 @@ from infra.stack.changes import Plan
 from infra.stack.installation import find_engine, installed_engine
 from infra.stack.stack import Stack
 from nodes.inventory import Inventory
-from nodes.ssh_hosts import refresh_hosts
+from nodes.openssh import refresh_hosts
 from provision.access import check_new_machines, install_grants
 from provision.aws.account import resolve_credentials
-from provision.aws.clients import client
-from provision.aws.concurrency import request_pool
+from provision.aws.clients import client, request_pool
 from provision.aws.resources import Resource, find_all
 from provision.billing.cost import access_prices, hourly_usd
 from provision.billing.prices import total_usd
@@ -114,7 +113,7 @@ def plan(
     """Check the cluster file against AWS and preview its resources; change nothing in AWS.
 
     With `refresh` new machines get the launch settings of this gpuctl
-    (provision/preflight/launch_pins.py). The nodes in `replace` get new machines, `all` for each
+    (provision/preflight/replacements.py). The nodes in `replace` get new machines, `all` for each
     node. Raises InputError or CloudError with every problem at once.
     """
     report(Progress("preflight", cluster.name, "running"))
@@ -241,7 +240,10 @@ def _whole_or_nothing(launch: FleetLaunch, report: Reporter) -> Iterator[None]:
             if remains := launch.roll_back(error, report):
                 raise error.with_added_hint(remains) from error
         elif isinstance(error, BrokenNodes):
-            remedy = f"`gpuctl heal {cluster.name}` replaces nodes that are not fit for jobs"
+            remedy = (
+                f"{command_text('gpuctl heal {}', cluster.name)}"
+                " replaces nodes that are not fit for jobs"
+            )
             raise error.with_added_hint(remedy, "\n") from error
         raise
 
@@ -280,7 +282,7 @@ def _explain_remains(name: str, store: ClusterStore) -> Iterator[None]:
 
     Ctrl-C becomes Interrupted. The cluster's record is gone if nothing exists (_record_failure).
     """
-    kept = f"what exists is kept for inspection; `gpuctl down {name}` removes it"
+    kept = f"what exists is kept for inspection; {command_text('gpuctl down {}', name)} removes it"
     try:
         yield
     except KeyboardInterrupt:

@@ -1,7 +1,8 @@
 """`make gpu-check`: gpuctl on a machine with a real NVIDIA GPU, without AWS.
 
-The machine becomes a cluster of one node by `hosts:`, runs jobs, and is given back as it was. All
-that it printed is in one file, without serial numbers, UUIDs and names.
+The machine becomes a cluster by `hosts:`, runs jobs, and is given back as it was: a cluster of two
+nodes that share its GPUs, or of one node where the login is not root. All that it printed is in one
+file, without serial numbers, UUIDs and names.
 """
 
 import argparse
@@ -13,19 +14,23 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from engine.plan.modes.nccl_tests import FOLDERS
+from smoke.two_nodes import two_nodes
 
 CLUSTER = "gpu-check"
 NO_GPU = 77
 """The exit code where there is nothing to check, as automake's tests have it."""
 
 RECORD = Path("gpu-check.json")
-SOURCE, BUILT = "https://github.com/NVIDIA/nccl-tests", "/var/lib/gpuctl/nccl-tests"
+SOURCE = "https://github.com/NVIDIA/nccl-tests"
+BUILT = "$(ls -d /var/lib/gpuctl /var/tmp/gpuctl-* 2> /dev/null | head -n 1)/nccl-tests"
+"""In gpuctl's folder on the node, for a shell: `down` removes it."""
 HERE = f"name: {CLUSTER}\nhosts: [{{address: localhost}}]\n"
 GPUCTL = str(Path(sys.executable).with_name("gpuctl"))
 
@@ -55,6 +60,7 @@ class Site:
     """The folder of the files that the steps write, and the record of the step in progress."""
 
     folder: Path
+    nodes: int = 1
     private: tuple[str, ...] = ()
     steps: list[Step] = field(default_factory=list)
 
@@ -142,7 +148,8 @@ def measure(site: Site) -> None:
             "nccl-tests is not there, nor nvcc, make and git to build it",
         )
         site.on_node(
-            f"git clone --quiet --depth 1 {SOURCE} {BUILT} && make -C {BUILT} -j8 > /dev/null",
+            f"built={BUILT}; git clone --quiet --depth 1 {SOURCE} $built"
+            " && make -C $built -j8 > /dev/null",
             "nccl-tests could not be built",
         )
     program = f"$(ls {places} {BUILT}/build/all_reduce_perf 2> /dev/null | head -n 1)"
@@ -163,6 +170,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+os.environ["NCCL_HOSTID"] = os.environ["GROUP_RANK"]  # NCCL refuses two ranks of a host on one GPU
 dist.init_process_group("nccl")
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 model = DistributedDataParallel(torch.nn.Linear(4096, 4096).cuda())
@@ -186,18 +194,18 @@ def _torchrun(site: Site, name: str, arguments: str, codes: Sequence[int]) -> st
     has_torch = "python3 -c 'import torch; assert torch.cuda.is_available()'"
     site.on_node(has_torch, "python3 of the node has no PyTorch that sees a GPU")
     (site.folder / "ddp.py").write_text(DDP)
-    text = f"type: torchrun\nname: {name}\nnodes: 1\nfiles: [ddp.py]\n"
+    text = f"type: torchrun\nname: {name}\nnodes: {site.nodes}\nfiles: [ddp.py]\n"
     return site.run(name, f"{text}commands: ['ddp.py {arguments}']\n", codes)
 
 
 def train(site: Site) -> None:
     """Run steps of DDP under torchrun for 20 seconds; the metrics have to show work and memory."""
     _torchrun(site, "ddp", "20", (0,))
-    (node,) = json.loads(site.gpuctl("top", "ddp", "--json"))["nodes"]
-    if not any((gpu.get("percent") or 0) > 0 for gpu in node["gpus"]):
-        raise Failed("the metrics show no GPU at work")
-    if not any((gpu.get("memory_bytes") or 0) > 0 for gpu in node["gpus"]):
-        raise Failed("the metrics show no memory of a GPU in use")
+    for node in json.loads(site.gpuctl("top", "ddp", "--json"))["nodes"]:
+        if not any((gpu.get("percent") or 0) > 0 for gpu in node["gpus"]):
+            raise Failed(f"the metrics of {node['name']} show no GPU at work")
+        if not any((gpu.get("memory_bytes") or 0) > 0 for gpu in node["gpus"]):
+            raise Failed(f"the metrics of {node['name']} show no memory of a GPU in use")
 
 
 def kill_a_rank(site: Site) -> None:
@@ -223,13 +231,13 @@ STEPS: tuple[tuple[str, Callable[[Site], None]], ...] = (
 )
 
 
-def check(hosts: str, record: Path) -> int:
-    """Take the steps on the first host, write the record, and return the exit code.
+def check(hosts: str, record: Path, nodes: int = 1) -> int:
+    """Take the steps on the hosts, write the record, and return the exit code.
 
-    0 if no step failed, 1 if one did. The host is given back also after Ctrl-C.
+    0 if no step failed, 1 if one did. The hosts are given back also after Ctrl-C.
     """
     with tempfile.TemporaryDirectory(prefix="gpuctl-gpu-check-") as folder:
-        site = Site(Path(folder), private=(socket.gethostname(), socket.getfqdn()))
+        site = Site(Path(folder), nodes, private=(socket.gethostname(), socket.getfqdn()))
         (site.folder / "hosts.yaml").write_text(hosts)
         up = ("up", "hosts.yaml", "--yes", "--accept-new-host-keys")
         try:
@@ -245,6 +253,17 @@ def check(hosts: str, record: Path) -> int:
             record.write_text(json.dumps(document, indent=2) + "\n")
             print(f"\nWritten: {record}", flush=True)
     return int(any(step.verdict == "failed" for step in site.steps))
+
+
+def check_this_machine(record: Path) -> int:
+    """Take the steps on this machine: as two nodes where it can be two, else as one."""
+    with ExitStack() as end:
+        try:
+            hosts, nodes = end.enter_context(two_nodes(CLUSTER)), 2
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"gpu-check: this machine is one node: {error}", file=sys.stderr)
+            hosts, nodes = HERE, 1
+        return check(hosts, record, nodes)
 
 
 def _ignore(_: str) -> None:
@@ -268,7 +287,18 @@ def main() -> int:
             said = (listed.stdout + listed.stderr).strip()
             print(f"gpu-check: nvidia-smi lists no GPU: {said}", file=sys.stderr)
             return NO_GPU
-    return check(arguments.hosts.read_text() if arguments.hosts else HERE, arguments.record)
+    try:
+        if arguments.hosts is not None:
+            return check(arguments.hosts.read_text(), arguments.record)
+        return check_this_machine(arguments.record)
+    except KeyboardInterrupt:
+        print("gpu-check: interrupted; the record has what was done", file=sys.stderr)
+        return 130
+    except OSError as error:
+        print(
+            f"gpu-check: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr
+        )
+        return 2
 
 
 if __name__ == "__main__":

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import yaml
 
-from config.errors import GpuctlError
-from config.exit_codes import ExitCode
+from config.errors import ExitCode, GpuctlError
 from config.loading.load import load_cluster
-from engine.record.nccl_tests import Table
+from engine.record.result import Table
 from provision.aws.clients import aws_errors, client
 from smoke.tagged import left_behind, tagged
 from smoke.versions import node_versions

@@ -1,4 +1,4 @@
-"""Golden files are compared, renewed in one way, and what changed is told once."""
+"""Golden files are compared, and renewed in one way."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import golden
-from tests.golden import RENEW, ROOT, Renewed, check, summary
+from tests.golden import RENEW, ROOT, check
 
 HERE = Path(__file__).parent
 
@@ -34,41 +34,6 @@ def test_a_file_that_is_missing_is_none(file: Path) -> None:
     with pytest.raises(AssertionError, match=r"^other\.txt is not what the code makes"):
         check(file.with_name("other.txt"), "text\n")
     assert not file.with_name("other.txt").exists()
-
-
-def test_what_differs_is_renewed_on_request(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    monkeypatch.setenv(RENEW, str(kept))
-    check(file, "head\nport 1\nend\n")
-    assert list(kept.iterdir()) == []
-    check(file, "head\nport 2\nend\n")
-    assert file.read_text() == "head\nport 2\nend\n"
-    assert len(list(kept.iterdir())) == 1
-
-
-def test_a_summary_has_each_change_once_the_most_frequent_first() -> None:
-    assert summary([]) == ["No golden file changed."]
-    renewed = [
-        Renewed("b.txt", "port 1\nsame\n", "port 2\nsame\n"),
-        Renewed("a.txt", "port 1\nsame\nlast\n", "port 2\nsame\n"),
-        Renewed("new.txt", "", "text\n"),
-    ]
-    assert summary(renewed) == [
-        "3 golden files changed, by 3 changes:",
-        "",
-        "a.txt and 1 more",
-        "  - port 1",
-        "  + port 2",
-        "",
-        "new.txt",
-        "  + text",
-        "",
-        "a.txt",
-        "  - last",
-    ]
 
 
 def test_every_golden_file_is_renewed_in_this_way() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import FIRST, SPREAD, TOGETHER, from_own_place, group
+from tests.conftest import FIRST, SPREAD, TOGETHER, group
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,30 +28,3 @@ def test_what_is_named_exists_and_stays_together() -> None:
 
 def _files(scope: str) -> list[str]:
     return [file for file, its in TOGETHER.items() if its == scope]
-
-
-def test_a_spread_file_goes_to_whoever_is_free() -> None:
-    assert group("tests/e2e/test_faults.py::test_a") != group("tests/e2e/test_faults.py::test_b")
-
-
-@pytest.mark.parametrize(
-    ("worker", "workers", "order"),
-    [
-        ("gw0", "4", "abcdefgh"),
-        ("gw1", "4", "cdefghab"),
-        ("gw3", "4", "ghabcdef"),
-        ("gw1", "2", "efghabcd"),
-        ("abc", "1", "abcdefgh"),  # a lab's name, given by hand
-        (None, None, "abcdefgh"),
-    ],
-)
-def test_each_worker_compiles_a_share_of_a_folder(
-    worker: str | None, workers: str | None, order: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in (("WORKER", worker), ("WORKER_COUNT", workers)):
-        if value is None:
-            monkeypatch.delenv(f"PYTEST_XDIST_{name}", raising=False)
-        else:
-            monkeypatch.setenv(f"PYTEST_XDIST_{name}", value)
-    assert "".join(from_own_place(list("abcdefgh"))) == order
-    assert from_own_place([]) == []

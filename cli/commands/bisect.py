@@ -8,11 +8,10 @@ import typer
 
 from cli.arguments import ClusterArgument
 from cli.options import YesOption, chosen_target, output
-from config.errors import InputError
-from config.exit_codes import ExitCode
+from config import duration
+from config.errors import ExitCode, InputError
 from config.quantities import elapsed
 from config.run import run_file
-from config.run import size as sizes
 from operations import bisect as operation
 
 if TYPE_CHECKING:
@@ -51,10 +50,10 @@ def bisect(
 
 
 def _bytes(size: str) -> int:
-    if not re.fullmatch(sizes.SIZE, size):
-        allowed = run_file.FORMS[sizes.SIZE]
+    if not re.fullmatch(duration.SIZE, size):
+        allowed = run_file.FORMS[duration.SIZE]
         raise InputError(f"--size is '{size}'", f"allowed are {allowed}")
-    return sizes.byte_count(size)
+    return duration.byte_count(size)
 
 
 def _announce(plan: "operation.BisectPlan", out: "Output") -> None:

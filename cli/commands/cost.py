@@ -9,6 +9,7 @@ import typer
 from cli.options import chosen_target, output
 from cli.render import text_table
 from config import duration
+from config.folded_names import fold
 from config.quantities import money
 from operations import cost as operation
 
@@ -47,13 +48,17 @@ def cost(
         "by": costs.by,
         "total_usd": costs.total_usd,
         "rows": [asdict(row) for row in costs.rows],
+        "own": costs.own,
     }
     out.show(document, _lines(costs, out))
 
 
 def _lines(costs: "Costs", out: "Output") -> "Iterator[str]":
+    if costs.own:
+        yield f"Machines that you have cost nothing that gpuctl knows: {fold(costs.own)}."
     if not costs.rows:
-        yield f"No cluster existed since {costs.since:%Y-%m-%d %H:%M} UTC."
+        rented = "rented cluster" if costs.own else "cluster"
+        yield f"No {rented} existed since {costs.since:%Y-%m-%d %H:%M} UTC."
         return
     is_run = costs.by == "run"
     head = (costs.by.upper(), *(("CLUSTER",) if is_run else ()), "NODE HOURS", "COST", "SHARE")

@@ -67,6 +67,9 @@ def down(
     if removal.hosts:
         machines = counted(len(removal.hosts), "machine")
         what = f"everything that gpuctl wrote on {machines} of cluster {cluster}"
+        if removal.others:
+            others = ", ".join(removal.others)
+            what = f"your access to {machines} of cluster {cluster}, which {others} uses too"
         if verify:
             raise InputError(_UNVERIFIED, "leave it out: `down` says what it removed, and where")
     out.confirm(f"{ends}Remove {what}?", yes)

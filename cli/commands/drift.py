@@ -7,7 +7,7 @@ import typer
 from cli.arguments import ClusterArgument
 from cli.options import chosen_target, output
 from cli.render import drift as render
-from config.exit_codes import ExitCode
+from config.errors import ExitCode
 from operations import drift as operation
 
 

@@ -6,6 +6,7 @@ import typer
 
 from cli.arguments import ClusterArgument
 from cli.options import chosen_target, output
+from config.command_text import command_text
 from config.folded_names import fold
 from operations import team
 
@@ -76,7 +77,11 @@ def _lines(cluster: str, members: "Sequence[Member]") -> list[str]:
         f"{member.name:<{widest}}  {member.fingerprint}  {_state(member)}" for member in members
     ]
     has_others = len(members) > 1
-    return lines if has_others else [*lines, f"`gpuctl grant {cluster} KEY.pub` gives access"]
+    return (
+        lines
+        if has_others
+        else [*lines, f"{command_text('gpuctl grant {} KEY.pub', cluster)} gives access"]
+    )
 
 
 def _state(member: "Member") -> str:

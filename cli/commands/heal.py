@@ -7,7 +7,7 @@ import typer
 from cli.arguments import ClusterArgument
 from cli.complete import nodes as known_nodes
 from cli.options import YesOption, chosen_target, output
-from config.errors import InputError
+from config.command_text import command_text
 from operations import heal as operation
 from operations import out_of_service
 
@@ -47,12 +47,9 @@ def heal(
     $ gpuctl heal demo --return node1
     """
     chosen, out = chosen_target(context), output(context)
-    if out_of_service.is_of_hosts(chosen, cluster):
+    if return_ or out_of_service.is_of_hosts(chosen, cluster):
         _change_service(chosen, cluster, out, leaving=node or (), back=return_ or (), yes=yes)
         return
-    if return_:
-        why = "--return is for clusters of `hosts`: gpuctl replaces nodes that it rents"
-        raise InputError(why, "leave it out")
     with out.progress() as view:
         planned = operation.plan_replacement(chosen, cluster, node or (), watcher=view)
     nodes = planned.nodes
@@ -99,6 +96,9 @@ def _change_service(
     names = ", ".join(outage.nodes)
     out.confirm(f"Take {names} of cluster {cluster} out of service?", yes)
     out_of_service.take_out(chosen, outage)
-    hint = f"`gpuctl heal {cluster} --return {next(iter(outage.nodes))}` after it is mended"
+    hint = (
+        f"{command_text('gpuctl heal {} --return {}', cluster, next(iter(outage.nodes)))}"
+        " after it is mended"
+    )
     lines = [f"{name} is out of service: {why}" for name, why in outage.nodes.items()]
     out.show({"cluster": cluster, "out_of_service": dict(outage.nodes)}, [*lines, hint])

@@ -13,7 +13,7 @@ from cli.complete import gpus
 from cli.options import RuntimesOption, SetOption, chosen_target, options, output
 from cli.render import proposal as proposal_text
 from config.errors import InputError
-from config.loading import substitutions
+from config.loading import overrides
 from operations import first_files, proposal
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def init(
             raise InputError(
                 "--for names the run: --type and --gpu would describe another one", "leave them out"
             )
-        given = substitutions.Substitutions(tuple(set_ or ()), runtimes)
+        given = overrides.Substitutions(tuple(set_ or ()), runtimes)
         proposed = proposal.propose(chosen, for_, substitutions=given, warn=out.complain)
         files = first_files.FirstFiles(proposed)
         run_file = for_

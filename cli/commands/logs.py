@@ -4,11 +4,10 @@ from typing import Annotated
 
 import typer
 
-from cli.arguments import LatestRunArgument
-from cli.chosen_run import chosen_run
+from cli.arguments import LatestRunArgument, chosen_run
 from cli.complete import nodes_of_run
 from cli.options import FoldOption, chosen_target, output
-from cli.render import log_filter, log_view
+from cli.render import log_view
 from config.errors import GpuctlError
 from operations import run_log
 
@@ -50,7 +49,7 @@ def logs(
     $ gpuctl logs --rank 0,8-15 --since 10m --grep 'loss|error' --tail 100
     """
     chosen, out = chosen_target(context), output(context)
-    lines = log_filter.line_filter(node, rank, since, grep)
+    lines = log_view.line_filter(node, rank, since, grep)
     record = chosen_run(chosen, run, out)
     run_log.check_kept(chosen, record)
     view = log_view.LogView(lines, out, record.nodes, folds, tail)

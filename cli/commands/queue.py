@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cli.output import Output
 
 
-DROP = ("SINCE", "NODES", "PLACE")
+DROP = ("SINCE", "NODES", "OWNER", "PLACE")
 """The columns that a narrow terminal lacks, the first of them first."""
 
 
@@ -106,8 +106,9 @@ def _lines(queue: "run_queue.Queue", out: "Output") -> Iterator[str]:
             queued.run.state,
             fold(queued.run.nodes),
             f"{queued.run.since:%Y-%m-%d %H:%M:%S}" if queued.run.since else "",
+            queued.run.owner,
         )
         for queued in queue.runs
     )
-    head = ("PLACE", "RUN", "STATE", "NODES", "SINCE")
+    head = ("PLACE", "RUN", "STATE", "NODES", "SINCE", "OWNER")
     yield from out.table(head, rows, right=("PLACE",), drop=DROP)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.chosen_run import chosen_run
+from cli.arguments import chosen_run
 from cli.complete import runs as run_names
 from cli.options import chosen_target, output
 from cli.render import picture

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.arguments import LatestRunArgument
-from cli.chosen_run import chosen_run
+from cli.arguments import LatestRunArgument, chosen_run
 from cli.options import chosen_target, output
 from cli.render import comparison as comparison_text
 from cli.render import plot as drawing

@@ -17,11 +17,11 @@ from cli.options import (
     chosen_target,
     output,
 )
-from cli.render import detach_hint, followed_run, launch_plan
+from cli.render import followed_run, launch_plan
 from cli.render import run as render
 from config.errors import InputError
 from config.folders import user_path
-from config.loading import load, overrides, substitutions
+from config.loading import load, overrides
 from operations import prepared_run, runs
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def run(
     """
     chosen, out = chosen_target(context), output(context)
     given = overrides.Overrides(
-        tuple(env or ()), nodes, substitutions.Substitutions(tuple(set_ or ()), runtimes)
+        tuple(env or ()), nodes, overrides.Substitutions(tuple(set_ or ()), runtimes)
     )
     loaded = load.load_run(file, given, out.complain, is_strict=strict)
     if on_stop not in (None, "keep", "destroy"):
@@ -159,7 +159,7 @@ def run(
     if detach:
         with out.progress() as progress:
             runs.start(chosen, ready, on_removed=on_removed, watcher=progress)
-        detach_hint.show_detached(chosen, plan, out)
+        followed_run.show_detached(chosen, plan, out)
         return
     view = render.RunView(plan, out, ready.inventory, folds)
     code = followed_run.follow_to_end(

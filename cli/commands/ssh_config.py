@@ -6,6 +6,7 @@ import typer
 
 from cli.arguments import ClusterArgument
 from cli.options import YesOption, chosen_target, output
+from config.command_text import command_text
 from operations import login
 
 
@@ -42,7 +43,8 @@ def ssh_config(
     out.show(
         document,
         [
-            f"{hosts.file} has {', '.join(names)}: try `ssh {names[0]}`",
-            f"VS Code and Cursor: `code --remote {host} DIR`, `cursor --remote {host} DIR`",
+            f"{hosts.file} has {', '.join(names)}: try {command_text('ssh {}', names[0])}",
+            f"VS Code and Cursor: {command_text('code --remote {} DIR', host)},"
+            f" {command_text('cursor --remote {} DIR', host)}",
         ],
     )

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from cli.options import chosen_target
-from operations import session_proxy
+from operations import login
 
 
 def ssm_proxy(context: typer.Context, instance: Annotated[str, typer.Argument()]) -> None:
     """Connect standard input and output with the ssh of an instance; this process becomes that."""
-    session_proxy.become_session(chosen_target(context), instance)
+    login.become_session(chosen_target(context), instance)

@@ -23,9 +23,9 @@ from cli.render import proposal as proposal_text
 from config.cluster import hosts_file
 from config.command_text import command_text
 from config.errors import GpuctlError, InputError
-from config.loading import load, substitutions
+from config.loading import load, overrides
 from config.quantities import counted, money
-from operations import hosts, lease, new_files, proposal, rent, status
+from operations import first_files, hosts, lease, proposal, rent, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,7 +79,7 @@ def up(
     """
     chosen, out = chosen_target(context), output(context)
     if for_ is not None:
-        given = substitutions.Substitutions(tuple(set_ or ()), runtimes)
+        given = overrides.Substitutions(tuple(set_ or ()), runtimes)
         if file is None and yes:
             hint = command_text("gpuctl up cluster.yaml --for {} --yes", for_)
             raise InputError("--yes needs a name for the cluster file that --for proposes", hint)
@@ -90,7 +90,7 @@ def up(
             return
         up_file = command_text("gpuctl up {}", file)
         hint = f"name a new file, or bring up what it describes: {up_file}"
-        new_files.write_new_files({file: text}, "--for writes a new cluster file", hint)
+        first_files.write_new_files({file: text}, "--for writes a new cluster file", hint)
         out.note(text.rstrip("\n"))
         out.note(f"-- written to {file}")
     if file is None:
@@ -169,7 +169,7 @@ def _next_steps(
 
 def _until(chosen: "ChosenTarget", plan: "FleetPlan", name: str) -> str:
     if plan.resolved.cluster.lifetime is None:
-        return f"until `gpuctl down {name}`: it has no lease"
+        return f"until {command_text('gpuctl down {}', name)}: it has no lease"
     with suppress(GpuctlError):  # the cluster is ready, whatever AWS answers now
         (known, *_) = status.cluster(chosen, name)
         if known.ends is not None:

@@ -7,7 +7,7 @@ import typer
 
 from cli.options import RuntimesOption, SetOption, output
 from config.errors import InvalidFiles
-from config.loading import load, overrides, substitutions
+from config.loading import load, overrides
 
 
 def validate(
@@ -30,7 +30,7 @@ def validate(
     $ gpuctl validate *.yaml --json
     """
     out = output(context)
-    given = substitutions.Substitutions(tuple(set_ or ()), runtimes)
+    given = overrides.Substitutions(tuple(set_ or ()), runtimes)
     manifest = overrides.Overrides(manifest=given)
     by_path = {path: load.check(path, manifest, is_strict=strict) for path in files}
     errors = [

@@ -7,7 +7,7 @@ import typer
 from cli.arguments import RunArgument
 from cli.options import chosen_target, output
 from config import duration
-from config.exit_codes import ExitCode
+from config.errors import ExitCode
 from operations import runs
 
 

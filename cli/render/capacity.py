@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from config.catalogue.instance_types import PRICES_DATE
+from config.command_text import command_text
 from config.quantities import money, price
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def capacity_lines(report: "CapacityReport", out: "Output") -> "Iterator[str]":
     ]
     columns = ("ZONE", "HOURS", "FROM", "UNTIL", "NODE PER HOUR", "SUM")
     yield from out.table(columns, blocks, right=("HOURS", "NODE PER HOUR", "SUM"), drop=DROP)
-    yield f"Buy the first: `gpuctl buy {report.instance_type} {size}`"
+    yield f"Buy the first: {command_text(f'gpuctl buy {{}} {size}', report.instance_type)}"
 
 
 def bought_lines(reservation: "ReservedCapacity", block: "BlockOffering") -> "Iterator[str]":

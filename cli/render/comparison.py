@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.output import Output
-    from engine.analysis.comparison import Comparison, MeasurementChange
-    from engine.analysis.measurements import Series
+    from engine.analysis.comparison import Comparison, MeasurementChange, Series
     from operations.known import RunRecord
 
 _RIGHT = ("size\nbytes", "before\nus", "after\nus", "before\nGB/s", "after\nGB/s")

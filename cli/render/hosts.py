@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from config.command_text import command_text
 from config.quantities import counted
 
 if TYPE_CHECKING:
@@ -14,15 +15,25 @@ def plan_lines(plan: "HostsPlan") -> "Iterator[str]":
     """Yield the machines, and everything that gpuctl writes on each of them."""
     name = plan.file.name
     yield f"Cluster {name}: {counted(len(plan.hosts), 'machine')} that you have"
+    if plan.joins:
+        owner = plan.mark.partition(f"{name} ")[2]
+        yield f"It exists, {owner}: you use it too, with a key that gpuctl adds."
     yield ""
     for rank, each in enumerate(plan.hosts):
         yield f"  node{rank:<4} {each.host.address:<24} {each.internal:<15} {each.machine.text}"
+    for folder, source in plan.shared.items():
+        yield f"  all of them have {folder} ({source})"
     yield ""
-    yield "On each of them gpuctl writes, as root:"
+    yield f"On each of them gpuctl writes, as {plan.user}:"
     width = max(len(path) for path, _ in plan.footprint)
     for path, purpose in plan.footprint:
         yield f"  {path:<{width}}  {purpose}"
-    yield f"`gpuctl down {name}` removes exactly that."
+    yield f"{command_text('gpuctl down {}', name)} removes it, when nobody else uses the cluster."
+    if plan.user != "root":
+        yield (
+            "As root it would also read the kernel's log for errors of GPUs, raise the limit of"
+            " locked memory for RDMA, and give the nodes names that every program resolves."
+        )
     if plan.accepted:
         yield ""
         yield "Host keys that gpuctl has not seen before, and pins:"
@@ -45,6 +56,7 @@ def plan_json(plan: "HostsPlan") -> dict[str, Any]:
             }
             for rank, each in enumerate(plan.hosts)
         ],
+        "shared": plan.shared,
         "writes": [{"path": path, "purpose": purpose} for path, purpose in plan.footprint],
         "new_host_keys": dict(plan.new_host_keys),
     }

@@ -53,6 +53,8 @@ def _head(plan: "LaunchPlan") -> list[str]:
         )
     if plan.image is not None:
         lines.append(f"image {plan.image.reference}")
+    if plan.is_spot:
+        lines.append(launch_details.spot_notice())
     if plan.dashboard:
         lines.append(f"dashboard {plan.dashboard}")
     return [*lines, *_notifications(plan)]
@@ -77,7 +79,7 @@ def _code(plan: "LaunchPlan", tree: "Tree | None", outputs: "Path | None") -> li
     """Return what would travel, as text; the first files, and what comes back."""
     if plan.code is None:
         return []
-    lines = [f"working folder {launch_details.work_folder(plan.run_id)}"]
+    lines = [f"working folder {plan.nodes[0].environment['GPUCTL_WORKDIR']}"]
     if tree is not None:
         lines.append(f"code {tree.digest[:12]}: {plan.code.files} files, {size(plan.code.size)}")
         lines += [f"  {path}  {size(length)}" for path, _, _, _, length in tree.files[:_LISTED]]

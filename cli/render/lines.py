@@ -1,6 +1,15 @@
-"""Lines of a run on the terminal: prefixes, equal lines folded, progress bars in place."""
+"""Lines of a run on the terminal: prefixes, equal lines folded, progress bars in place.
+
+Some lines have a tag that names their rank. Open MPI's --tag-output (`[1,5]<stdout>:`), PRRTE's
+with its namespace, and horovodrun's (`[5]<stdout>:`); docs/look-up/nccl-tables.md has the sources.
+PyTorch prints `[rank5]:` before exceptions and errors of NCCL, and torchrun's --tee before each
+line (engine/plan/modes/torchrun.py asks for that). Other tags name no rank of the job, such as
+torchrun's `[default0]:` with the number on its node, or look like a job's own text, such as `5: `
+of srun.
+"""
 
 import asyncio
+import re
 import sys
 import time
 from collections import deque
@@ -8,16 +17,43 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from cli.render import rank_tags
 from cli.terminal import COLOUR, can_redraw
 from config.folded_names import fold
 from config.quantities import size
-from operations import run_events
+from operations import run_client
 
 if TYPE_CHECKING:
     from cli.output import Output as Out
     from engine.contract.head_events import OutputDropped
-    from operations.run_events import Line
+    from operations.run_client import Line
+
+
+_TAG = re.compile(
+    r"\[(?:[\w.@-]*,)?(\d{1,6})\](?:\[[^\]\s]*\])?<std(?:out|err)>:? ?"
+    r"|\[rank(\d{1,6})\]: ?"
+)
+_MARKS = ("<std", "[rank")
+"""Each tag has one of them: a text without them has no tag."""
+
+
+def may_have_tag(text: str) -> bool:
+    """Return whether a line of the text may have a tag; it is faster than a look for the tag."""
+    return any(mark in text for mark in _MARKS)
+
+
+def split_tag(text: str) -> tuple[int | None, str]:
+    """Return the rank with which the line is tagged, None without one, and the rest.
+
+    Tags of the same rank are one: a launcher's before PyTorch's own.
+    """
+    rank = None
+    while may_have_tag(text) and (tag := _TAG.match(text)):
+        number = int(tag[1] or tag[2])
+        if rank not in (None, number):
+            break
+        rank, text = number, text[tag.end() :]
+    return rank, text
+
 
 _COLORS = (36, 33, 32, 35, 34, 31)  # of the prefixes, by node, or by the rank of a tag
 _RESET = "\033[0m"
@@ -65,7 +101,7 @@ class LineView:
         It can print lines that reach the terminal as they are: without folding, tags, colours and
         carriage returns.
         """
-        if self._folds is not None or rank_tags.may_have_tag(text):
+        if self._folds is not None or may_have_tag(text):
             return False
         if not text.replace("\n", "").isprintable():
             return False
@@ -97,7 +133,7 @@ class LineView:
         for ranks, text in groups:
             # A line whose colour does not end must not colour the lines of others.
             end = _RESET if "\033[" in text and COLOUR.search(text) else ""
-            tagged, rest = rank_tags.split_tag(text)
+            tagged, rest = split_tag(text)
             if tagged is None:
                 prefix = self._prefix(ranks)
             else:
@@ -204,7 +240,7 @@ class _Group:
 def dropped_lines(event: "OutputDropped") -> list["Line"]:
     """Return a line for each rank whose output was removed: how much, and of what time."""
     return [
-        run_events.Line(
+        run_client.Line(
             dropped.until,
             dropped.rank,
             "gpuctl",  # in the place of `stdout`: no rank has printed it

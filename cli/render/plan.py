@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from config.duration import format_duration
 from config.folded_names import fold
 from config.quantities import money, price
+from operations import launch_details
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +54,9 @@ def plan_lines(fleet: "FleetPlan") -> list[str]:
         lines.append(begin)
     if (total := total_line(fleet)) is not None:
         lines.append(total)
+    if resolved.cluster.capacity.type == "spot":
+        notice = launch_details.spot_notice()
+        lines.append(f"{notice[0].upper()}{notice[1:]}.")
     warnings = (*loss_warnings(plan), *resolved.warnings)
     return lines + [f"Warning: {warning}." for warning in warnings]
 

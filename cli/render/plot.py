@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import plotext
 
-from engine.analysis.measurements import HALVES, measurements
+from engine.analysis.comparison import HALVES, measurements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from engine.analysis.measurements import Figures, Half, Series
+    from engine.analysis.comparison import Figures, Half, Series
     from operations.results import Table
 
 _HEIGHT = 20

@@ -12,17 +12,41 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from cli.render.report_metrics import curves, idle_lines
 from cli.render.run import followed_lines
-from cli.render.top import known_columns, record_table
+from cli.render.top import idle_text, known_columns, record_table
+from config.catalogue.instance_types import price_usd_h
 from config.quantities import counted, elapsed, money
 from engine.analysis import charts
 from engine.analysis.bisect.report import WORDS, Bisect, failure_lines, verdict_lines
 from engine.analysis.bisect.verdict import node_speeds
-from engine.analysis.measurements import HALVES
+from engine.analysis.charts import Spec, curve
+from engine.analysis.comparison import HALVES
+from engine.analysis.metrics.usage import idle_cost
 from engine.analysis.report import Report, bisects_in, reference_gbs
 from engine.contract.table import Timing
 from operations.results import Table
+
+
+def idle_lines(report: Report) -> list[str]:
+    """Return which GPUs were idle while the run went on, and what they cost at list price."""
+    setting = report.setting
+    price = None if setting is None else price_usd_h(setting.instance_type)
+    costs = [
+        idle_cost(
+            report.node(node.rank),
+            [(gpu.gpu, gpu.idle_s) for gpu in node.gpus],
+            len(node.gpus),
+            price,
+        )
+        for node in report.used
+    ]
+    return [idle_text(cost) for cost in costs if cost is not None]
+
+
+def curves(report: Report) -> Iterable[Spec]:
+    """Return the charts of the run's course."""
+    return (curve(metric) for metric in report.course.curves)
+
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined,

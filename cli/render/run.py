@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cli.render.lines import LineView, dropped_lines, node_name
 from cli.render.tables import table_lines
 from cli.render.top import idle_text
+from config.command_text import command_text
 from config.folded_names import fold
 from config.quantities import counted, elapsed, money
 from engine.contract.event import Event, NodeEvent
@@ -20,6 +21,7 @@ from engine.contract.head_events import (
     FollowedFailure,
     GateJudged,
     GpusIdle,
+    HangJudged,
     HeadUnreachable,
     LeaseEnding,
     NetworkSeen,
@@ -48,21 +50,22 @@ from engine.contract.worker_events import (
     NodeReady,
     NodeStarted,
     NodeStopped,
+    NoticeGiven,
     Output,
     RankStarted,
     TableWritten,
 )
-from operations import run_events
+from operations import run_client
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cli.output import Output as Out
-    from operations.run_events import Line
+    from operations.run_client import Line
     from operations.runs import FirstEvent, Inventory, KnownRun, RunResult
 
 
-_AFTER_LINES = (CaseStarted, OutputJudged, GateJudged, NetworkSeen, NodeLost)
+_AFTER_LINES = (CaseStarted, HangJudged, OutputJudged, GateJudged, NetworkSeen, NodeLost)
 """Events that are about lines before them: no line waits for equal ones then."""
 
 
@@ -84,8 +87,8 @@ class RunView:
         self._names = [node.name for node in plan.nodes]
         self._out = out
         self._view = LineView(out, self._names, folds)
-        self._tables = run_events.TableCollector()
-        self._lines = run_events.WholeLines()
+        self._tables = run_client.TableCollector()
+        self._lines = run_client.WholeLines()
         self._ranks: dict[int, int] = {}
         self._proofs: dict[str, list[str]] = {}
         self._is_silent = False  # the head does not answer, and the user knows that
@@ -100,7 +103,7 @@ class RunView:
             return
         if self._out.as_json:
             if not self._out.is_quiet:
-                self._out.record(run_events.event_json(event), sys.stderr)
+                self._out.record(run_client.event_json(event), sys.stderr)
         elif isinstance(event, Output):
             self._output(event)
         elif isinstance(event, OutputDropped):
@@ -124,7 +127,7 @@ class RunView:
             self._rank_started(event)
         elif isinstance(event, NetworkSeen):
             self._network_seen(event)
-        elif isinstance(event, (OutputJudged, GateJudged, ClockSet)):
+        elif isinstance(event, (OutputJudged, GateJudged, ClockSet, HangJudged)):
             level = "" if event.level == "proof" else f"{event.level}: "
             self._out.say(f"-- {level}{event.text}")
         elif isinstance(event, (Evidence, TableWritten, NodeExamined)):
@@ -134,13 +137,18 @@ class RunView:
                 self._out.say(f"-- warning: {event.text}")
         elif isinstance(event, GpusIdle):
             self._out.say(f"-- warning: {self._idle_text(event)}")
-        elif isinstance(event, NodeInterrupted):
-            self._out.say(f"-- {interruption(event, self._name(event.rank))}")
+        elif isinstance(event, (NodeInterrupted, NoticeGiven)):
+            self._out.say(f"-- {self._notice(event)}")
         else:
             if isinstance(event, (RunFinished, AttemptEnded)):
                 self._end_attempt(event)
             self._use_nodes(event)
             self._out.note(f"-- {event_text(event, self._names)}")
+
+    def _notice(self, event: NodeInterrupted | NoticeGiven) -> str:
+        if isinstance(event, NoticeGiven):
+            return f"notice to the job: {event.text}"
+        return interruption(event, self._name(event.rank))
 
     def skip(self, event: Event) -> None:
         """Take an event into account that is not to be printed: `end` prints its tables."""
@@ -166,7 +174,7 @@ class RunView:
         self._view.show([line for line in lines if not line.text.startswith(CASE_MARK)])
 
     def end(self, result: "RunResult", evidence: "Path | None") -> None:
-        """Show the table, the verdict, and where the evidence of lost nodes is, if there is any.
+        """Show the table, the verdict, and where the evidence about nodes is, if there is any.
 
         With `--json` it prints nothing, see `end_json`.
         """
@@ -178,7 +186,7 @@ class RunView:
         self._out.say("")
         self._out.say("\n".join(verdict(result)))
         if evidence is not None:
-            self._out.say(f"Evidence: what was seen of the lost node is in {evidence}")
+            self._out.say(f"Evidence: what was seen of the node is in {evidence}")
 
     def next_steps(self, result: "RunResult", *, is_removed: bool) -> None:
         """Print the run's cost, what goes on costing, and the next commands; not with `--json`.
@@ -189,17 +197,21 @@ class RunView:
         if not is_removed and (usd := self._cost(result)) is not None:
             self._out.note(f"The run has cost about {money(usd)} at list price.")
         if inventory is not None and not is_removed:
-            price = run_events.nodes_usd_h(inventory)
+            price = run_client.nodes_usd_h(inventory)
             rate = "" if price is None else f", and its nodes cost {money(price)} per hour"
             self._out.note(
-                f"Cluster {inventory.cluster} goes on{rate}: `gpuctl down {inventory.cluster}`"
+                f"Cluster {inventory.cluster} goes on{rate}:"
+                f" {command_text('gpuctl down {}', inventory.cluster)}"
                 " removes it"
             )
-        self._out.note(f"Next: `gpuctl logs {run_id}`, `gpuctl report {run_id}`")
+        self._out.note(
+            f"Next: {command_text('gpuctl logs {}', run_id)},"
+            f" {command_text('gpuctl report {}', run_id)}"
+        )
 
     def _cost(self, result: "RunResult") -> float | None:
         """Return the dollars for the run's nodes from its start to its end; None if not known."""
-        price = None if self._inventory is None else run_events.node_usd_h(self._inventory)
+        price = None if self._inventory is None else run_client.node_usd_h(self._inventory)
         hours = (result.ended - result.started).total_seconds() / 3600
         return None if price is None else price * len(self._names) * hours
 
@@ -207,7 +219,7 @@ class RunView:
         return node_name(self._names, rank)
 
     def _idle_text(self, event: GpusIdle) -> str:
-        idle = run_events.idle_cost_of(event, self._name(event.rank), self._inventory)
+        idle = run_client.idle_cost_of(event, self._name(event.rank), self._inventory)
         return "" if idle is None else idle_text(idle)
 
     def _rank_started(self, event: RankStarted) -> None:
@@ -244,7 +256,7 @@ class RunView:
         """Print the result as one JSON document on stdout.
 
         It has the tables, the cost of a removed cluster, that of the run's nodes, and the folders
-        with evidence of lost nodes and with outputs, if there are any.
+        with evidence about nodes and with outputs, if there are any.
         """
         value = result.model_dump(mode="json")
         value["tables"] = [table.model_dump(mode="json") for table in self._tables.tables]

@@ -28,6 +28,8 @@ def status_lines(cluster: "ClusterStatus", last_run: "LastRun | None" = None) ->
         kinds = Counter(other.rpartition(" ")[0] for other in cluster.others)
         text.append("  other resources: " + ", ".join(f"{n} x {kind}" for kind, n in kinds.items()))
     text += [f"  uses {resource}" for resource in cluster.uses]
+    if len(cluster.users) > 1:
+        text.append(f"  used by {', '.join(cluster.users)}")
     if last_run is not None:
         text.append(f"  {_last_run(last_run)}")
     text += [f"  ! {problem}" for problem in cluster.problems]

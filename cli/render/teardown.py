@@ -74,6 +74,9 @@ def teardown_text(teardown: "Teardown") -> str:
     """Return the line about the removal: the number of resources, and the cluster's cost."""
     if teardown.is_of_hosts:
         machines = counted(len(teardown.removed), "machine")
+        if teardown.others:
+            others = ", ".join(teardown.others)
+            return f"Cluster {teardown.name} goes on for {others}: your key is off {machines}."
         return f"Cluster {teardown.name} is gone: nothing of gpuctl is left on {machines}."
     cost = "cost unknown" if teardown.cost_usd is None else f"about {money(teardown.cost_usd)}"
     return (

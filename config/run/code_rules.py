@@ -10,11 +10,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from config.cluster.cluster_rules import Data
+from config.duration import SIZE, byte_count
 from config.files import NotRegular
 from config.mistakes import Mistake
 from config.run.code import Mapping, parse_mapping
 from config.run.run_file import Run
-from config.run.size import SIZE, byte_count
 from config.run.sources import Source, file_source, folder_sources, leads_out
 
 _RELATIVE = "correct the path: it is relative to the run file"

@@ -56,6 +56,29 @@ StartupTimeout = Annotated[
     Duration | None,
     Field(description="The run fails if not all nodes and ranks have started after this long."),
 ]
+
+
+class Hang(Model):
+    """What happens to a job that has printed nothing for some time."""
+
+    after: Duration = Field(
+        default=300,
+        description="How long no node prints a line before the ranks are examined.",
+        json_schema_extra={"default": "5m"},
+    )
+    action: Literal["report", "stop", "restart"] = Field(
+        default="report",
+        description="`report`: the run goes on; `stop`: it fails; `restart`: it starts again, by"
+        " `retry`.",
+    )
+
+
+RunHang = Annotated[
+    Hang | None,
+    Field(
+        description="Finds the rank that a silent job waits for: stacks of all ranks are compared."
+    ),
+]
 NoOutputTimeout = Annotated[
     Duration | None,
     Field(description="The run fails if no node prints a line for this long."),

@@ -8,19 +8,26 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Discriminator, Field, Tag
 
 from config.cluster.cluster_file import Command
-from config.duration import Duration
+from config.duration import SIZE, Duration, Size
 from config.identifiers import RUN_NAME, RunName
 from config.models import MAPPING, SCALAR, Model
 from config.run.code import CODE_FORMS, CodeLimit, Files, Outputs, RepoSource, Workdir
 from config.run.collective import Collective
-from config.run.container_fields import CONTAINER_FORMS, Port, RegistryAuth, Volume
+from config.run.container_fields import (
+    CONTAINER_FORMS,
+    IMAGE_FORM,
+    IMAGE_REFERENCE,
+    ImageName,
+    Port,
+    RegistryAuth,
+    Volume,
+)
 from config.run.elastic import MOST_NODES, NNODES, NodeCount
 from config.run.env import NAME_FORM, Env, EnvName, SweptText
-from config.run.image_reference import IMAGE_FORM, IMAGE_REFERENCE, ImageName
+from config.run.notice import NOTICE_FORMS, OnNotice, StopGrace
 from config.run.notify import NOTIFY_FORMS, RunNotify
 from config.run.requirements import REQUIREMENT_FORMS, Requires
-from config.run.retry import MaxDuration, NoOutputTimeout, RunRetry, StartupTimeout
-from config.run.size import SIZE, Size
+from config.run.retry import MaxDuration, NoOutputTimeout, RunHang, RunRetry, StartupTimeout
 
 
 class Placement(Model):
@@ -67,7 +74,7 @@ FORMS = {
     IMAGE_REFERENCE: IMAGE_FORM,
     f"^{NAME_FORM}$": "letters, digits and _, with no digit first",
 }
-FORMS |= CONTAINER_FORMS | REQUIREMENT_FORMS | CODE_FORMS | NOTIFY_FORMS
+FORMS |= CONTAINER_FORMS | REQUIREMENT_FORMS | CODE_FORMS | NOTICE_FORMS | NOTIFY_FORMS
 """The patterns of a run file in words, without those that it shares with the cluster file."""
 
 ENDPOINT_PORT = Annotated[int, Field(ge=1024, le=65535)]
@@ -172,7 +179,12 @@ class Run(Model):
     max_duration: MaxDuration = None
     startup_timeout: StartupTimeout = None
     no_output_timeout: NoOutputTimeout = None
+    hang: RunHang = None
     retry: RunRetry = None
+    stop_grace: StopGrace = 10
+    on_notice: OnNotice = Field(
+        default=OnNotice(), description="What each node does when the job must end soon."
+    )
     notify: RunNotify = ()
     on_stop: Literal["keep", "destroy"] = Field(
         default="keep",

@@ -3,17 +3,19 @@
 The rules do not know the cluster; engine/plan/rules.py has those that depend on the nodes.
 """
 
+import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from config.cluster.cluster_rules import Data
 from config.command_rules import command_mistakes
+from config.duration import parse_duration
 from config.mistakes import Mistake, Path, path_text
+from config.run.container_fields import placeholder_mistakes
 from config.run.elastic import elastic_mistakes
-from config.run.image_reference import placeholder_mistakes
 from config.run.launcher_rules import launcher_mistakes
-from config.run.notify_rules import notify_mistakes
+from config.run.notify import notify_mistakes
 from config.run.owned_variables import owner
 from config.run.role_rules import role_mistakes
 from config.run.run_file import RUN_TYPES
@@ -27,6 +29,7 @@ def run_mistakes(data: Data, run_type: str) -> Iterator[Mistake]:
     yield from _owned_names(data, run_type)
     yield from role_mistakes(data, run_type)
     yield from _without_effect(data)
+    yield from _hang(data)
     yield from command_mistakes(data)
     yield from launcher_mistakes(data, run_type)
     yield from _ports(data)
@@ -70,26 +73,60 @@ def _owned_names(data: Data, run_type: str) -> Iterator[Mistake]:
 
 # Lower-case names are left alone: they may be part of a password.
 _BARE = re.compile(r"(?<!\$)\$([A-Z_][A-Z0-9_]*)")
+_BRACED = re.compile(r"(?<!\$)\$\{([A-Za-z_]\w*)\}")
+_EXPANSION = re.compile(r"(?<!\$)(\$\{#?[A-Za-z_]\w*)[^\w{}][^{}]*\}")
+_COMMAND = re.compile(r"\$\(|`[^`]+`")
+_HOME = re.compile(r"(?:^|:)~(?:/|$)")
+_OF_A_SHELL = frozenset(("PWD", "OLDPWD", "RANDOM", "SECONDS", "UID", "EUID", "PPID"))
 
 
-def unread_texts(data: Data) -> Iterator[Mistake]:
-    """Warn of values of `env` that only a shell would read.
+def unread_texts(data: Data, run_type: str) -> Iterator[Mistake]:
+    """Warn of values of `env`, and arguments of mpirun, that only a shell would read.
 
     In a manifest they are texts too: Kubernetes does not read them either.
     """
     for env_at, env in _environments(data):
         for name, at, text in _values(env):
-            whole, bare = path_text((*env_at, name)), _BARE.search(text)
-            if bare:
-                what, hint = f"${bare[1]}", f"write ${{{bare[1]}}} for the value on the node"
-            elif "$(" in text:
-                what, hint = "a command", f"set it in 'commands': export {name}=$(…)"
-            elif text.startswith("~/"):
-                what, hint = "~", "write ${HOME} for the home folder on the node"
-            else:
-                continue
-            message = f"'{whole}' has {what} in it, which stays as it is written: no shell reads it"
-            yield Mistake("W210", message, hint, (*env_at, at), on_key=isinstance(env, dict))
+            whole, unread = path_text((*env_at, name)), _unread(text, name, run_type)
+            if unread:
+                message = f"'{whole}' has {unread[0]}"
+                place = (*env_at, at)
+                yield Mistake("W210", message, unread[1], place, on_key=isinstance(env, dict))
+    arguments = data.get("mpirun_args")
+    for index, text in enumerate(arguments if isinstance(arguments, tuple) else ()):
+        unread = _unread(text, "", run_type) if isinstance(text, str) else None
+        if unread:
+            hint = "set the variable in 'env', which every rank gets: ${NAME} is its value there"
+            argument: Path = ("mpirun_args", index)
+            yield Mistake("W210", f"'{path_text(argument)}' has {unread[0]}", hint, argument)
+
+
+def _unread(text: str, name: str, run_type: str) -> tuple[str, str] | None:
+    """Return the part of a variable's text that no shell reads, and a remedy; None for no part."""
+    bare, commands = _BARE.search(text), f"set it in 'commands': export {name}=…"
+    late = [braced for braced in _BRACED.findall(text) if _is_late(braced, run_type)]
+    if late:
+        return f"${{{late[0]}}} in it, which is not set yet: it is empty", commands
+    if bare:
+        what = f"${bare[1]}"
+        node = f"write ${{{bare[1]}}} for the value on the node"
+        hint = commands if _is_late(bare[1], run_type) else node
+    elif expansion := _EXPANSION.search(text):
+        what, hint = f"{expansion[1]}…}}", commands
+    elif _COMMAND.search(text):
+        what, hint = "a command", f"set it in 'commands': export {name}=$(…)"
+    elif _HOME.search(text):
+        what, hint = "~", "write ${HOME} for the home folder on the node"
+    else:
+        return None
+    return f"{what} in it, which stays as it is written: no shell reads it", hint
+
+
+def _is_late(name: str, run_type: str) -> bool:
+    """Return whether a variable exists in the job alone, when `env` has been read."""
+    return name in _OF_A_SHELL or (
+        owner(run_type, name) is not None and not name.startswith(("DSTACK_", "GPUCTL_"))
+    )
 
 
 def _values(env: Any) -> Iterator[tuple[str, str | int, str]]:
@@ -135,11 +172,32 @@ def _without_effect(data: Data) -> Iterator[Mistake]:
         yield Mistake("E223", message, "remove one of them", ("verify",))
 
 
+def _hang(data: Data) -> Iterator[Mistake]:
+    """Yield the mistakes of a `hang` that other keys keep from its effect."""
+    hang, retry = data.get("hang"), data.get("retry")
+    if not isinstance(hang, dict):
+        return
+    if hang.get("action") == "restart":
+        at, causes = ("hang", "action"), retry.get("on") if isinstance(retry, dict) else None
+        if retry is None:
+            message = "'hang.action' is restart, but there is no 'retry'"
+            yield Mistake("E223", message, "write how often: retry: {attempts: 3}", at)
+        elif isinstance(causes, tuple) and "no-output" not in causes:
+            message = "'hang.action' is restart, but 'retry.on' lacks no-output"
+            yield Mistake("E223", message, "add it there", at)
+    after, limit = hang.get("after", "5m"), data.get("no_output_timeout")
+    with contextlib.suppress(ValueError):  # the model reports it
+        if limit is not None and parse_duration(limit) <= parse_duration(after):
+            message = f"'hang' has no effect: 'no_output_timeout' ends the run after {limit}"
+            hint = f"write a longer one than {after}, or remove it"
+            yield Mistake("E223", message, hint, ("hang",), on_key=True)
+
+
 def _ports(data: Data) -> Iterator[Mistake]:
     """Yield a mistake for each port that does not exist."""
     ports = data.get("ports")
     for index, port in enumerate(ports if isinstance(ports, tuple) else ()):
-        numbers = [int(part) for part in str(port).split(":") if part.isdecimal()]
+        numbers = [int(part[:9]) for part in str(port).split(":") if part.isdecimal()]
         if any(not 1 <= number <= 65535 for number in numbers):
             message = f"'ports[{index}]' is {describe_value(port)}, which is no port"
             yield Mistake("E202", message, "use 1 to 65535", ("ports", index))

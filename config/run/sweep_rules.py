@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from config.cluster.cluster_rules import Data
+from config.duration import SIZE, byte_count
 from config.mistakes import Mistake
 from config.run.owned_variables import owner
 from config.run.role_rules import total_nodes
 from config.run.run_file import NcclTests
-from config.run.size import SIZE, byte_count
 from config.yaml.hints import names_hint
 
 MOST_CASES = 1000

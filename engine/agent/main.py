@@ -13,10 +13,10 @@ from engine.agent.link.process_title import rename_process
 
 COMMANDS = {
     # of the client
-    "start": ("head.start", "start"),  # FOLDER, the order is on stdin
+    "start": ("head.supervisor_unit", "start"),  # FOLDER, the order is on stdin
     "follow": ("link.control", "follow"),  # FOLDER BYTE
     "send": ("link.control", "call"),  # FOLDER WORD
-    "hold": ("head.cluster_locks", "hold"),  # FOLDER LOCK
+    "hold": ("head.queue", "hold"),  # FOLDER LOCK
     "queue": ("head.queue", "show"),  # RUNS
     "move": ("head.queue", "move"),  # FOLDER PLACE
     "drop": ("head.queue", "drop"),  # FOLDER
@@ -26,9 +26,12 @@ COMMANDS = {
     "supervise": ("head.supervisor_process", "supervise"),  # FOLDER
     "work": ("node.worker", "work"),  # FOLDER
     "attach": ("node.supervisor_link", "attach"),  # FOLDER
+    "unit": ("link.units", "unit"),  # the unit's name, its words
+    "end": ("link.units", "end"),  # the beginning of names of units
+    "idle": ("link.units", "idle"),  # as `end`
     "save": ("head.save_to_shared", "save"),  # FOLDER
     "notify": ("notify.notification", "deliver"),  # -
-    "metrics": ("metrics.openmetrics", "show"),  # /run/gpuctl
+    "metrics": ("metrics.endpoint", "show"),  # /run/gpuctl
 }
 """The module of each command, in this package, and its function."""
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 PROGRAM = "__main__.py"
+STACKS = "py-spy"
+"""The program next to it that prints the stacks of Python processes, for runs with `hang`."""
 
 
 def this_file() -> Path:

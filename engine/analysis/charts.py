@@ -8,10 +8,9 @@ from typing import Any
 
 from engine.analysis.bisect.report import Bisect
 from engine.analysis.bisect.verdict import pair_speeds
-from engine.analysis.measurements import HALVES, Figures, Half, Series, measurements
-from engine.analysis.metrics.curves import Curve
-from engine.analysis.report import Pair, Report
-from engine.analysis.timeline import Timeline
+from engine.analysis.comparison import HALVES, Figures, Half, Series, measurements
+from engine.analysis.metrics.summary import Curve
+from engine.analysis.report import Pair, Report, Timeline
 
 Spec = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Literal, Optional
 from config.bounds import ExitCode, Port, Rank, Text, Time, Whole
 from config.identifiers import ClusterName, NodeName, RunId, RunName, SshHost
 from engine.contract.event import Event, NodeEvent, internal
-from engine.contract.plan import Sweep
+from engine.contract.plan import HangAction, Sweep
 from engine.contract.table import Facts, Row, TableRank
 from engine.contract.verdict import Status
 
@@ -43,6 +43,8 @@ class RunQueued(Event):
     saved: Text = ""
     notifies: bool = False
     ports: tuple[Port, ...] = ()
+    owner: Text = ""
+    stop_grace_s: Whole = 10
     time: Time = 0.0
     boot_id: str = internal("")
     clock: Optional[float] = internal(None)
@@ -52,9 +54,10 @@ class RunQueued(Event):
 class RunStarted(Event):
     """The supervisor has the plan. `nodes` are in rank order.
 
-    It has what a client that did not start the run needs to end it: `on_stop`, and `outputs`, the
-    patterns of files to fetch. `saved` is as in LaunchPlan. `notifies`: the journal ends with
-    `notifications_ended`. `boot_id` is that of the head, `clock` the offset of the run's RunClock.
+    It has what a client that did not start the run needs to end it: `on_stop`, `stop_grace_s`, and
+    `outputs`, the patterns of files to fetch. `saved` is as in LaunchPlan. `notifies`: the journal
+    ends with `notifications_ended`. `boot_id` is that of the head, `clock` the offset of the run's
+    RunClock.
     """
 
     kind = "run_started"
@@ -71,6 +74,8 @@ class RunStarted(Event):
     saved: Text = ""
     notifies: bool = False
     ports: tuple[Port, ...] = ()
+    owner: Text = ""
+    stop_grace_s: Whole = 10
     time: Time = 0.0
     boot_id: str = internal("")
     clock: Optional[float] = internal(None)
@@ -101,6 +106,26 @@ class OutputStopped(Event):
     kind = "output_stopped"
     seconds: Whole
     time: Time = 0.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HangJudged(Event):
+    """The job's ranks were examined, because no node had printed a line for some time.
+
+    `text` is the verdict in one line. `rank` is the node of the ranks that it names, None if it
+    names none or those of several nodes.
+    """
+
+    kind = "hang_judged"
+    rank: Optional[Rank]
+    text: str
+    action: HangAction
+    time: Time = 0.0
+
+    @property
+    def level(self) -> Literal["warning", "fault"]:
+        """Return whether the run goes on."""
+        return "warning" if self.action == "report" else "fault"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -336,7 +361,7 @@ class OutputDropped(Event):
     """Output that was removed because the journal was over its budget.
 
     It was at the offsets `start` to `end` of the journal. Without `ranks`, a client left other
-    events out (engine/record/event_budget.py).
+    events out (engine/record/journal_copy.py).
     """
 
     kind = "output_dropped"

@@ -12,7 +12,7 @@ NOT_SAVED = "not-saved.txt"
 """The file with a line for each node that did not copy everything; absent if all did."""
 
 REMOVAL, HEALING, DOWN = "removal", "healing", "down"
-"""The locks that a client holds while it changes the cluster (agent/head/cluster_locks.py)."""
+"""The locks that a client holds while it changes the cluster (agent/head/queue.py)."""
 HELD, TAKEN, BUSY = "held", "taken", "busy"
 HEALS, REMOVES = "heals", "removes"
 """The head's answers to a client that asks for one."""

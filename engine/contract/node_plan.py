@@ -1,6 +1,7 @@
 """One node's part of a launch plan, and the order with which its worker gets it.
 
-Times are in seconds, sizes in bytes.
+Times are in seconds, sizes in bytes. Every worker imports this module, and none needs the whole
+plan: on one machine the classes of both take 15 ms.
 """
 
 from __future__ import annotations
@@ -91,13 +92,22 @@ class HeartbeatAddress:
 
 
 @dataclass(frozen=True)
+class NoticePlan:
+    """What a node does when the job gets notice (config/run/notice.py); empty: nothing."""
+
+    signal: str = ""
+    file: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True)
 class WorkOrder:
     """The first message to a worker. `secrets` maps the job's secret variables to their values.
 
     `hosts` are all nodes of the run (LaunchPlan.hosts). `hidden` are the values that output must
     not show. `ready` is the condition to report if other nodes wait for this one, else None.
     `grace_s` is the time between SIGTERM and SIGKILL. Without a supervisor for `lost_supervisor_s`
-    the worker ends its job. AWS may reclaim the node if `is_spot`.
+    the worker ends its job. AWS may reclaim the node if `is_spot`, and maintain it if `is_rented`.
     """
 
     node: NodePlan
@@ -110,4 +120,6 @@ class WorkOrder:
     grace_s: float
     lost_supervisor_s: float
     is_spot: bool
+    is_rented: bool
+    on_notice: NoticePlan
     heartbeats: HeartbeatAddress

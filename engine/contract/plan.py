@@ -1,6 +1,7 @@
 """The launch plan: everything that a run executes, as one value (plan/launch_plan.py makes it).
 
-Client and agent have the same classes. Times are in seconds, sizes in bytes.
+Client and agent have the same classes. Times are in seconds, sizes in bytes. A worker gets its
+node's part with an order.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Optional
 
 from config.identifiers import ClusterName, NodeName, RunId, RunName
-from engine.contract.node_plan import CodePlan, ImagePlan, NodePlan, ReadyPlan
+from engine.contract.node_plan import CodePlan, ImagePlan, NodePlan, NoticePlan, ReadyPlan
 
 StopCriteria = Literal["all-done", "master-done", "workers-done"]
 
@@ -137,6 +138,18 @@ class RetryPlan:
     node_wait_s: int
 
 
+HangAction = Literal["report", "stop", "restart"]
+"""What follows when the job hangs: the run goes on, fails, or starts again by its `retry`."""
+
+
+@dataclass(frozen=True)
+class HangPlan:
+    """After how many seconds without output the ranks are examined, and what follows."""
+
+    after_s: int
+    action: HangAction
+
+
 @dataclass(frozen=True)
 class CommonTexts:
     """The texts that all nodes share; a node's own values override them.
@@ -242,7 +255,9 @@ class LaunchPlan:
     are on the machine of a client that follows the run. gpuctl prints `warnings` to the user who
     starts the run. `budget` is None without `notify`, and
     if the cluster file has no `budget.max_total`. `gpuctl` begins the commands that notifications
-    show: it has the options of the run's client.
+    show: it has the options of the run's client. `owner` is the person who starts the run.
+    A job has `stop_grace_s` between SIGTERM and SIGKILL. AWS ends the nodes at the time `ends_at`,
+    in seconds since the epoch, if it is known; gpuctl rents them if `is_rented`.
     """
 
     run_id: RunId
@@ -260,6 +275,7 @@ class LaunchPlan:
     type: str = "task"
     startup_timeout_s: Optional[int] = None
     no_output_timeout_s: Optional[int] = None
+    hang: Optional[HangPlan] = None
     retry: Optional[RetryPlan] = None
     notify: tuple[NotifyPlan, ...] = ()
     budget: Optional[BudgetPlan] = None
@@ -277,6 +293,11 @@ class LaunchPlan:
     programs: tuple[str, ...] = ()
     sweep: Optional[Sweep] = None
     warnings: tuple[str, ...] = ()
+    owner: str = ""
+    stop_grace_s: int = 10
+    on_notice: NoticePlan = field(default_factory=NoticePlan)
+    ends_at: Optional[float] = None
+    is_rented: bool = False
 
     @property
     def outputs(self) -> tuple[str, ...]:

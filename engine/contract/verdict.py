@@ -36,3 +36,11 @@ def exit_reason(name: str, code: int) -> str:
     engine/agent/judge/failures.py adds what it knows.
     """
     return f"{name} exited with {code}"
+
+
+BUSY = 3
+"""Of `start`: other runs have the nodes."""
+NO_PLAN = 4
+"""Of `supervise`: the head does not have the run's plan any more."""
+REFUSED = 5
+"""Of `move` and `drop`: the run does not wait."""

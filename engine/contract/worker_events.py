@@ -145,6 +145,23 @@ class NodeInterrupted(NodeEvent):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class NoticeGiven(Event):
+    """The job gets notice that it must end soon, because of the node `rank`, or of all without it.
+
+    `deadline` is None if AWS names none. `text` says it in one line. NodeInterrupted and
+    LeaseEnding are such notices too, with more words.
+    """
+
+    kind = "notice_given"
+    rank: Optional[Rank]
+    notice: Literal["rebalance", "maintenance", "capacity-block", "stop"]
+    deadline: Optional[Time]
+    text: str
+    time: Time = 0.0
+    sequence: int = internal(0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class DiskFull(NodeEvent):
     """A file of the run on the node cannot be written, `text` names it and why; the job goes on."""
 
@@ -241,6 +258,45 @@ class Sample(WorkerMessage):
     kind = "sample"
     counters: dict[str, Any]
     is_last: bool = False
+    time: Time = 0.0
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A function on the stack of a Python thread."""
+
+    function: str
+    path: str
+    line: int
+
+
+@dataclass(frozen=True)
+class RankProcess:
+    """A process of the job that its node's worker examined; engine/agent/node/rank_processes.py.
+
+    `rank` and `size` are those that its launcher gave it, None without a launcher. `state` and
+    `wchan` are the kernel's of the main thread (proc(5)). `has_run`: it used processor time
+    meanwhile. `frames` are the Python functions of the main thread, the innermost first.
+    `text` has all threads in words, and why there are no stacks.
+    """
+
+    pid: Whole
+    rank: Optional[Whole]
+    size: Optional[Whole]
+    command: str
+    state: str
+    wchan: str
+    has_run: bool
+    frames: tuple[Frame, ...]
+    text: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RanksExamined(WorkerMessage):
+    """The job's processes on the node while the job is silent."""
+
+    kind = "ranks_examined"
+    processes: tuple[RankProcess, ...]
     time: Time = 0.0
 
 

@@ -12,28 +12,29 @@ from types import MappingProxyType
 from config.run.elastic import NodeRange
 from config.run.env import Secret
 from config.run.run_file import NcclTests, Run
-from engine.agent.head.resizing import stand_in_address
+from engine.agent.head.run_state import stand_in_address
 from engine.contract.codec import from_json
-from engine.contract.node_plan import CodePlan, ImagePlan, NodePlan
-from engine.contract.plan import CommonTexts, LaunchPlan, RetryPlan, Size, SizedNode, Sweep
-from engine.plan.gates import plan_sweep
+from engine.contract.node_plan import CodePlan, ImagePlan, NodePlan, NoticePlan
+from engine.contract.plan import (
+    CommonTexts,
+    HangPlan,
+    LaunchPlan,
+    RetryPlan,
+    Size,
+    SizedNode,
+    Sweep,
+)
+from engine.plan.cases import plan_sweep
 from engine.plan.modes import MODES
 from engine.plan.modes.job import Job, Launch, Variables, fix_size, roles_of
 from engine.plan.modes.mpirun import open_mpi_defaults
 from engine.plan.network.presets import choose_preset, network_plan, warnings
-from engine.plan.network.user_settings import commands_of, user_settings
+from engine.plan.network.settings import commands_of, user_settings
 from engine.plan.node_choice import choose_nodes
 from engine.plan.notify_plan import notify_plan
-from engine.plan.remote_paths import (
-    checkpoint_folder,
-    hostfile_path,
-    run_folder,
-    saved_folder,
-    work_folder,
-)
-from engine.plan.requirement_check import unchecked
+from engine.plan.remote_paths import checkpoint_folder, run_paths, saved_folder
+from engine.plan.requirement_check import missing_software, unchecked
 from engine.plan.rules import Situation, check
-from engine.plan.software_check import missing_software
 from engine.plan.source_tree import Tree
 from nodes.inventory import Inventory, Node
 
@@ -81,6 +82,7 @@ def launch_plan(
         max_duration_s=run.max_duration,
         startup_timeout_s=run.startup_timeout,
         no_output_timeout_s=run.no_output_timeout,
+        hang=None if run.hang is None else HangPlan(run.hang.after, run.hang.action),
         retry=_retry(run),
         notify=tuple(notify_plan(target) for target in run.notify),
         on_stop=run.on_stop,
@@ -94,6 +96,14 @@ def launch_plan(
         sizes=sizes,
         cluster_ips=tuple(node.private_ip for node in inventory.nodes),
         is_spot=inventory.is_spot,
+        is_rented=inventory.is_rented,
+        ends_at=None if inventory.ends is None else inventory.ends.timestamp(),
+        stop_grace_s=run.stop_grace,
+        on_notice=NoticePlan(
+            signal=run.on_notice.signal or "",
+            file=run.on_notice.file or "",
+            command=run.on_notice.command or "",
+        ),
         dashboard=launch.dashboard,
         ports=run.ports,
         programs=tuple(case.program for case in launch.cases) or _programs(run),
@@ -150,7 +160,7 @@ def _launch(
 ) -> tuple[Job[Run], Launch]:
     """Return the run on exactly these nodes, and how its type launches it."""
     fixed, roles = fix_size(run, len(nodes)), roles_of(run, len(nodes))
-    job = Job(fixed, run_id, nodes, roles, _variables(run, inventory, nodes))
+    job = Job(fixed, run_paths(inventory, run_id), nodes, roles, _variables(run, inventory, nodes))
     return job, MODES[run.type](job)
 
 
@@ -192,7 +202,7 @@ def _size(run: Run, inventory: Inventory, run_id: str, nodes: tuple[Node, ...]) 
 
 def _node_plan(job: Job[Run], launch: Launch, inventory: Inventory, rank: int) -> NodePlan:
     node, part, own = job.nodes[rank], launch.parts[rank], job.variables[rank]
-    folder = run_folder(job.run_id)
+    folder = job.paths.folder
     files = {"hostfile": launch.hostfile, **part.files}
     return NodePlan(
         rank=rank,
@@ -220,26 +230,26 @@ def _node_environment(job: Job[Run], inventory: Inventory, rank: int) -> dict[st
     node = job.nodes[rank]
     shared = {
         "RUN_NAME": job.run.name,
-        "RUN_ID": job.run_id,
+        "RUN_ID": job.paths.run_id,
         "NODES_NUM": str(len(job.nodes)),
         "NODES_IPS": "\n".join(other.private_ip for other in job.nodes),
         "MASTER_NODE_IP": job.head,
         "NODE_RANK": str(rank),
         "GPUS_PER_NODE": str(node.gpus),
         "GPUS_NUM": str(sum(other.gpus for other in job.nodes)),
-        "HOSTFILE": hostfile_path(job.run_id),
+        "HOSTFILE": job.paths.hostfile,
     }
     ours = {
         "GPUCTL_CLUSTER": inventory.cluster,
         "GPUCTL_REGION": inventory.region,
         "GPUCTL_NODE_NAME": node.name,
         "GPUCTL_NODE_ROLE": job.roles[rank],
-        "GPUCTL_RUN_FOLDER": run_folder(job.run_id),
-        "GPUCTL_CHECKPOINT_DIR": checkpoint_folder(job.run_id, inventory.shared),
+        "GPUCTL_RUN_FOLDER": job.paths.folder,
+        "GPUCTL_CHECKPOINT_DIR": checkpoint_folder(job.paths, inventory.shared),
         "GPUCTL_RESTART_COUNT": "0",
     }
     if _has_work_folder(job.run):
-        ours["GPUCTL_WORKDIR"] = work_folder(job.run_id)
+        ours["GPUCTL_WORKDIR"] = job.paths.work
     return {
         **{f"DSTACK_{name}": value for name, value in shared.items()},
         "DSTACK_MPI_HOSTFILE": shared["HOSTFILE"],
@@ -304,7 +314,7 @@ def _stand_ins(nodes: Sequence[Node]) -> tuple[Node, ...]:
 
     A run with `nodes: {min: 2, max: 4}` that has lost a node goes on with three. The head cannot
     plan, so hostfile, ranks and environment for three nodes are in the launch plan already
-    (engine/agent/head/resizing.py).
+    (engine/agent/head/run_state.py).
     """
     return tuple(
         node.model_copy(update={"rank": rank, "private_ip": stand_in_address(rank)})

@@ -15,7 +15,7 @@ def notify_plan(target: Notify) -> NotifyPlan:
         return _email_plan(target.email, target)
     named = target.env if target.command else target.headers
     to = target.command or target.webhook
-    assert to is not None  # config/run/notify_rules.py
+    assert to is not None  # config.run.notify.py
     return NotifyPlan(
         form="command" if target.command else target.form,
         to="" if isinstance(to, Secret) else to,

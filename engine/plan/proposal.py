@@ -19,9 +19,8 @@ from config.quantities import counted
 from config.run.requirements import Requires, parse_range
 from config.run.run_file import Run
 from engine.plan.modes.job import node_range
-from engine.plan.requirement_check import Misfit, misfits, unchecked
+from engine.plan.requirement_check import Misfit, misfits, missing_software, unchecked
 from engine.plan.rules import wanted_gpus
-from engine.plan.software_check import missing_software
 from engine.plan.stand_in import stand_in
 from nodes.inventory import Inventory
 

@@ -7,6 +7,7 @@ the run file alone are in config/run/run_rules.py; docs/look-up/modes.md lists b
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from config.command_text import command_text
 from config.errors import InputError
 from config.folded_names import fold
 from config.run.elastic import NodeRange
@@ -74,7 +75,8 @@ def _enough_nodes(situation: Situation) -> Iterator[Violation]:
     least, most = node_range(run)
     available = len(inventory.nodes)
     if least > available:
-        needed, remedy = f"{least}", f"use `--nodes {available}`"  # for a manifest too
+        needed = f"{least}"
+        remedy = f"use {command_text('--nodes {}', available)}"  # for a manifest too
         if least != most:
             needed, remedy = f"{least} to {most}", f"set `nnodes: 1..{available}`"
         if isinstance(run.nodes, NodeRange):

@@ -25,8 +25,7 @@ from engine.contract.codec import to_json
 from engine.contract.head_events import FollowedFailure, RunQueued
 from engine.contract.plan import LaunchPlan
 from engine.contract.table import Facts, Row, Timing
-from engine.record.nccl_tests import Table
-from engine.record.result import RunResult
+from engine.record.result import RunResult, Table
 from engine.record.run_context import Setting
 from engine.record.run_errors import KnownRun
 
@@ -274,7 +273,7 @@ class History:
 
         Replaces the facts and rows that are stored already.
         """
-        facts = _FACTS.dump_json(table.facts, exclude_defaults=True).decode()
+        facts = json.dumps(_FACTS.dump_python(table.facts, exclude_defaults=True))
         self._write("INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", [(run_id, number, facts)])
         self._write(
             "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -472,7 +471,8 @@ _ROW_FIELDS = tuple(field.name for field in dataclasses.fields(Row))
 
 
 def _text(half: Timing | None) -> str | None:
-    return None if half is None else _TIMING.dump_json(half, exclude_defaults=True).decode()
+    """Return a row's half as JSON, which has `Infinity` where a job printed `inf`."""
+    return None if half is None else json.dumps(_TIMING.dump_python(half, exclude_defaults=True))
 
 
 def _row(row: sqlite3.Row) -> Row:

@@ -1,10 +1,15 @@
 """The client's copy of a run's journal, which `gpuctl logs` prints after the cluster is gone.
 
 The copy has the same lines at the same offsets as the journal on the head, in the same kind of
-pieces (agent/journal/journal_file.py). So its `offset` is the one from which to follow on, and two
+pieces (agent/journal/journal.py). So its `offset` is the one from which to follow on, and two
 clients of the same run write the same bytes to the same places.
 
 Copies have a budget, and the oldest are removed. The history keeps all results.
+
+A job is root on the head that sends the events, so they are bounded. Output has the journal's own
+budget, which removes the oldest. All other events stay, in the journal's copy, in the history and
+as files of evidence. Their bound is for the client that follows a run and for everybody who reads a
+copy.
 """
 
 import contextlib
@@ -15,7 +20,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
+from config.command_text import command_text
 from config.errors import RunError
 from config.files import is_access_error, os_errors_as, path_below
 from config.identifiers import RUN_ID, is_valid
@@ -30,11 +37,86 @@ from engine.agent.journal.journal_file import (
 from engine.agent.journal.rotating_file import SIZE, budget_on, open_piece, pieces
 from engine.agent.journal.run_folders import AGE_S, StoredRun, folder_size, runs_to_remove
 from engine.contract.event import Event, to_line
-from engine.contract.head_events import OutputDropped
+from engine.contract.head_events import (
+    Evidence,
+    NotificationsEnded,
+    OutputDropped,
+    OutputJudged,
+    RunFinished,
+)
 from engine.contract.names import RECORD
-from engine.record.event_budget import EventBudget
+from engine.contract.worker_events import Output
 from engine.record.events import FirstEvent, parse_event
 from engine.record.history import RunRecord
+
+
+class Bound(NamedTuple):
+    """The most events of a run, and the most bytes of their lines."""
+
+    number: int
+    size: int
+
+
+EVENTS = Bound(1_000_000, 256 << 20)
+"""All events but output. A run of 16,000 ranks has about 6 MiB of them in an attempt."""
+EVIDENCE = Bound(1_000, 32 << 20)
+"""Events that become files. A head examines 8 lost nodes of a run, each with 8 files of 16 KiB."""
+
+
+class EventBudget:
+    """What the events of one run have used of their bounds so far."""
+
+    def __init__(self, events: Bound = EVENTS, evidence: Bound = EVIDENCE) -> None:
+        self._most, self._most_evidence = events, evidence
+        self._events, self._evidence = Bound(0, 0), Bound(0, 0)
+        self.time = 0.0
+        """The time of the last event."""
+        self._has_warned = False
+
+    def admits(self, line: str | bytes, event: Event | None) -> bool:
+        """Return whether the line is kept, and count it; `event` is None for an unknown kind.
+
+        The run's end and that of its notifications are always kept: following ends with them. What
+        an earlier client has left out (`JournalCopy.leave_out`) is not.
+        """
+        if event is not None:
+            self.time = event.time
+        if isinstance(event, (RunFinished, NotificationsEnded)):
+            return True
+        if isinstance(event, OutputDropped) and not event.ranks:
+            return False
+        if isinstance(event, Output):
+            return True  # the journal's own budget removes it
+        if isinstance(event, Evidence):
+            self._evidence = _sum(self._evidence, line)
+            if _is_over(self._evidence, self._most_evidence):
+                return False
+        self._events = _sum(self._events, line)
+        return not _is_over(self._events, self._most)
+
+    def warning(self) -> OutputJudged | None:
+        """Return the warning that events are left out; None if it was returned already."""
+        if self._has_warned:
+            return None
+        self._has_warned = True
+        events, evidence = self._most, self._most_evidence
+        return OutputJudged(
+            time=self.time,
+            rank=0,
+            level="warning",
+            text=f"the head sent more than {events.size >> 20} MiB or {events.number:,} events in"
+            f" addition to output, or more than {evidence.size >> 20} MiB or"
+            f" {evidence.number:,} files of evidence: the rest is left out;"
+            " a job is root on the head: check what ran there",
+        )
+
+
+def _sum(used: Bound, line: str | bytes) -> Bound:
+    return Bound(used.number + 1, used.size + len(line))
+
+
+def _is_over(used: Bound, bound: Bound) -> bool:
+    return used.number > bound.number or used.size > bound.size
 
 
 def kept_path(runs: Path, run_id: str, *names: str) -> Path:
@@ -149,7 +231,7 @@ def recorded_events(runs: Path, run_id: str, budget: EventBudget | None = None) 
     except (ValueError, EOFError, zlib.error, OSError) as error:
         raise RunError(
             f"{path} is damaged: {error}",
-            f"remove the file; `gpuctl logs {run_id} -f` fetches it again",
+            f"remove the file; {command_text('gpuctl logs {} -f', run_id)} fetches it again",
         ) from error
     finally:
         reader.close()

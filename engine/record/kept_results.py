@@ -6,6 +6,7 @@ from engine.contract.event import Event
 from engine.contract.head_events import (
     AttemptStarted,
     GateJudged,
+    HangJudged,
     NetworkSeen,
     Notified,
     OutputJudged,
@@ -15,7 +16,7 @@ from engine.contract.table import MOST_ROWS
 from engine.contract.worker_events import ClockSet
 from engine.record.history import History, KeptFinding
 from engine.record.journal_copy import recorded_events
-from engine.record.nccl_tests import TableCollector
+from engine.record.result import TableCollector
 
 
 class KeptResults:
@@ -38,9 +39,12 @@ class KeptResults:
             self._keep(seen, history)
         elif isinstance(event, AttemptStarted):
             history.mark_attempt(self._run_id, event.number)
-        elif isinstance(event, ClockSet) or (isinstance(event, Notified) and event.error):
-            rank = (event.rank or 0) if isinstance(event, ClockSet) else 0
-            finding = KeptFinding(kind=event.kind, level="warning", rank=rank, text=event.text)
+        elif isinstance(event, (ClockSet, HangJudged)) or (
+            isinstance(event, Notified) and event.error
+        ):
+            rank = 0 if isinstance(event, Notified) else event.rank or 0
+            level = "warning" if isinstance(event, Notified) else event.level
+            finding = KeptFinding(kind=event.kind, level=level, rank=rank, text=event.text)
             self._keep(finding, history)
         if self._size > self._most_rows:
             return

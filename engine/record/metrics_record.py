@@ -20,7 +20,7 @@ from config.errors import RunError
 from config.foreign import MOST
 from config.models import Value
 from engine.contract.names import RECORD
-from engine.plan.remote_paths import run_folder
+from engine.plan.remote_paths import run_paths
 from engine.record.journal_copy import samples_path
 from nodes.inventory import Inventory
 from nodes.kept_connections import connect
@@ -109,7 +109,8 @@ async def fetch_record(inventory: Inventory, run_id: str, runs: Path) -> Path | 
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with gzip.open(part, "wb", compresslevel=6) as file:
             async with connect(inventory) as connections:
-                async for line in connections.lines(inventory.nodes[0], _question(run_id)):
+                question = _question(inventory, run_id)
+                async for line in connections.lines(inventory.nodes[0], question):
                     size += len(line) + 1
                     if size > LARGEST:
                         break
@@ -124,14 +125,14 @@ async def fetch_record(inventory: Inventory, run_id: str, runs: Path) -> Path | 
     return path
 
 
-def _question(run_id: str) -> str:
+def _question(inventory: Inventory, run_id: str) -> str:
     """Return the shell command that prints the record, piece by piece, in their order.
 
     Only the piece that grows is not compressed, so it is the last one but for the first.
     """
     first, extension = RECORD.split(".")
     return (
-        f"cd {shlex.quote(run_folder(run_id))} 2> /dev/null || exit 0;"
+        f"cd {shlex.quote(run_paths(inventory, run_id).folder)} 2> /dev/null || exit 0;"
         f" for piece in {RECORD} {first}-*.{extension}.gz {first}-*.{extension}; do"
         ' test -e "$piece" || continue; case "$piece" in'
         ' *.gz) gzip -dc "$piece";; *) cat "$piece";; esac; done; exit 0'

@@ -1,5 +1,6 @@
 """A run as its clients know it, whether they started it or not, and the errors that it outlives."""
 
+from config.command_text import command_text
 from config.errors import RunError
 from engine.contract.plan import LaunchPlan
 from engine.record.events import FirstEvent
@@ -29,8 +30,8 @@ def unattended_end(known: KnownRun) -> str:
 def way_to_saved(run_id: str, cluster: str, gpuctl: str = "gpuctl") -> str:
     """Return how to get what a run has left in the shared storage; `gpuctl` is the command."""
     return (
-        f"`{gpuctl} up FILE` and `{gpuctl} attach {run_id}` get them,"
-        f" `{gpuctl} down {cluster}` deletes them"
+        f"`{gpuctl} up FILE` and {command_text(f'{gpuctl} attach {{}}', run_id)} get them,"
+        f" {command_text(f'{gpuctl} down {{}}', cluster)} deletes them"
     )
 
 
@@ -39,13 +40,16 @@ class RunGoesOn(RunError):
 
     def __init__(self, known: KnownRun, why: str) -> None:
         run, cluster = known.run_id, known.cluster
-        hint = f"`gpuctl attach {run}` follows it, `gpuctl stop {run}` ends it"
+        hint = (
+            f"{command_text('gpuctl attach {}', run)} follows it,"
+            f" {command_text('gpuctl stop {}', run)} ends it"
+        )
         if known.on_stop == "destroy":
             hint += f"; at its end the nodes power off: {unattended_end(known)}"
             if known.saved:
                 hint += f"; {way_to_saved(run, cluster)}"
             else:
-                hint += f", and `gpuctl down {cluster}` removes the rest"
+                hint += f", and {command_text('gpuctl down {}', cluster)} removes the rest"
         super().__init__(f"run {run} goes on without this client: {why}", hint)
 
 

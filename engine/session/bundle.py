@@ -2,8 +2,10 @@
 
 import base64
 import hashlib
+import importlib.metadata
 import io
 import shlex
+import sys
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.errors import RunError
-from engine.agent.program import receive_agent
-from engine.plan.remote_paths import agent_path
+from engine.agent.program import STACKS, receive_agent
 
 if TYPE_CHECKING:
-    from nodes.inventory import Node
+    from nodes.inventory import Inventory
     from nodes.kept_connections import KeptConnections
 
 _CALL_S = 60
@@ -41,20 +42,26 @@ class Bundle:
     data: bytes
     digest: str
 
-    @property
-    def path(self) -> str:
-        """The folder on a node that has the unpacked agent; the archive's path adds `.pyz`."""
-        return agent_path(self.digest)
+    def path(self, inventory: "Inventory") -> str:
+        """Return the folder on a node with the unpacked agent; the archive's path adds `.pyz`.
 
-    @property
-    def program(self) -> str:
-        """The file on a node that Python runs."""
-        return f"{self.path}/__main__.py"
+        Each version has its own, so that a run keeps its agent.
+        """
+        return f"{inventory.remote_root}/agent-{self.digest}"
+
+    def command(self, inventory: "Inventory", command: str, *arguments: str) -> str:
+        """Return the shell command that calls the agent on a node."""
+        program = f"{self.path(inventory)}/__main__.py"
+        return shlex.join(["python3", "-IS", program, command, *arguments])
 
 
 @cache
-def agent_bundle() -> Bundle:
-    """Return the agent of this gpuctl; stored, not deflated: zlib's output varies by version."""
+def agent_bundle(with_stacks: bool = False) -> Bundle:
+    """Return the agent of this gpuctl; stored, not deflated: zlib's output varies by version.
+
+    `with_stacks` adds py-spy, deflated: 3 MB instead of 8. A client on another system than Linux
+    has none that runs on nodes.
+    """
     files = {"__main__.py": _MAIN.encode(), "engine/__init__.py": b"", "config/__init__.py": b""}
     for package in ("agent", "contract"):
         files.update(_sources(resources.files("engine").joinpath(package), f"engine/{package}"))
@@ -65,8 +72,18 @@ def agent_bundle() -> Bundle:
     with zipfile.ZipFile(buffer, "a", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name])
+        if with_stacks and sys.platform == "linux":
+            program = zipfile.ZipInfo(STACKS, _EPOCH)
+            archive.writestr(program, _stacks_program(), zipfile.ZIP_DEFLATED)
     data = buffer.getvalue()
     return Bundle(data, hashlib.sha256(data).hexdigest()[:16])
+
+
+def _stacks_program() -> bytes:
+    """Return py-spy, which is installed with gpuctl."""
+    distribution = importlib.metadata.distribution("py-spy")
+    (program,) = (file for file in distribution.files or () if file.name == STACKS)
+    return Path(str(program.locate())).read_bytes()
 
 
 def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
@@ -78,18 +95,23 @@ def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
             yield from _sources(entry, f"{path}/{entry.name}")
 
 
-async def ship_agent(connections: "KeptConnections", head: "Node") -> None:
+async def ship_agent(
+    connections: "KeptConnections", inventory: "Inventory", bundle: Bundle | None = None
+) -> None:
     """Copy this gpuctl's agent to the head, if it lacks it; RunError if the head cannot have it.
+
+    `bundle` is the agent with more files, if any.
 
     There it is unpacked for the head, and an archive for the other nodes.
     """
-    bundle = agent_bundle()
-    archive = f"{bundle.path}.pyz"
-    has_both = f"test -d {shlex.quote(bundle.path)} && test -e {shlex.quote(archive)}"
+    bundle, head = bundle or agent_bundle(), inventory.nodes[0]
+    path = bundle.path(inventory)
+    archive = f"{path}.pyz"
+    has_both = f"test -d {shlex.quote(path)} && test -e {shlex.quote(archive)}"
     if (await connections.run(head, has_both, timeout=_CALL_S)).exit_status == 0:
         return
     folder, whole = shlex.quote(str(Path(archive).parent)), shlex.quote(archive)
-    part, unpack = f"{whole}.$$", receive_agent(bundle.path, bundle.data)
+    part, unpack = f"{whole}.$$", receive_agent(path, bundle.data)
     # A broken connection ends the input early: the archive gets its name when it is whole.
     command = (
         f"umask 022; mkdir -p {folder} && base64 -d > {part}"

@@ -3,17 +3,18 @@
 import asyncio
 import shlex
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from config.bounds import Text
 from config.errors import NodeError
 from config.foreign import MOST, first_mistake
 from config.identifiers import NodeName, RunId
 from config.models import Value
-from engine.contract.exit_status import REFUSED
 from engine.contract.names import QUEUE
-from engine.plan.remote_paths import run_folder, runs_folder
+from engine.contract.verdict import REFUSED
+from engine.plan.remote_paths import run_paths, runs_folder
 from engine.record.events import FirstEvent, parse_event
 from nodes.inventory import Inventory
 from nodes.kept_connections import connect
@@ -25,13 +26,14 @@ ASK_S = 8.0
 class Holder(Value):
     """A run that has nodes of a cluster, or waits for them. `nodes` are their names.
 
-    `since` is the first time in its journal, None if that has none.
+    `since` is the first time in its journal, None if that has none; `owner` is who started it.
     """
 
     run_id: RunId
     state: Literal["waiting", "started", "leaving"]
     nodes: tuple[NodeName, ...]
     since: datetime | None = None
+    owner: Text = ""
 
 
 async def find_holders(inventory: Inventory, ask_s: float = ASK_S) -> tuple[Holder, ...]:
@@ -43,7 +45,7 @@ async def find_holders(inventory: Inventory, ask_s: float = ASK_S) -> tuple[Hold
     where = f"{head.name} ({head.private_ip})"
     try:
         async with asyncio.timeout(ask_s), connect(inventory) as connections:
-            done = await connections.run(head, _question())
+            done = await connections.run(head, _question(inventory))
     except TimeoutError:
         raise NodeError(f"{where} did not answer within {ask_s:.0f} s", "") from None
     if done.exit_status != 0:
@@ -60,12 +62,12 @@ async def find_holders(inventory: Inventory, ask_s: float = ASK_S) -> tuple[Hold
         raise NodeError(complaint, "") from error
 
 
-def _question() -> str:
+def _question(inventory: Inventory) -> str:
     """Return the shell command that prints two lines per run: its entry, and its first event.
 
     A run in the queue has the agent that it was started with.
     """
-    runs = shlex.quote(runs_folder())
+    runs = shlex.quote(runs_folder(inventory))
     return (
         f"cd {runs} 2> /dev/null || exit 0; test -e {QUEUE} || exit 0;"
         ' while read -r run rest; do test -e "$run/agent.pyz" &&'
@@ -76,17 +78,20 @@ def _question() -> str:
 
 def _holder(entry: str, began: str) -> Holder:
     run_id, state, names = entry.split(" ")
-    return Holder.model_validate(
-        {"run_id": run_id, "state": state, "nodes": names.split(","), "since": _time(began)}
-    )
+    fields: dict[str, Any] = {"run_id": run_id, "state": state, "nodes": names.split(",")}
+    event = _first_event(began)
+    if event is not None:
+        fields |= {"since": datetime.fromtimestamp(event.time, UTC), "owner": event.owner}
+    return Holder.model_validate(fields)
 
 
-def _time(line: str) -> datetime | None:
+def _first_event(line: str) -> FirstEvent | None:
+    """Return the event; None if the journal does not exist yet, or its disk was full."""
     try:
         event = parse_event(line) if len(line) <= MOST else None
-    except ValueError:  # the journal does not exist yet, or its disk was full
+    except ValueError:
         return None
-    return datetime.fromtimestamp(event.time, UTC) if isinstance(event, FirstEvent) else None
+    return event if isinstance(event, FirstEvent) else None
 
 
 async def move_run(run_id: str, inventory: Inventory, place: int) -> bool:
@@ -101,7 +106,7 @@ async def drop_run(run_id: str, inventory: Inventory) -> bool:
 
 async def _change(inventory: Inventory, run_id: str, *words: str) -> bool:
     """Call the agent of the run, which changes the queue; return whether it did."""
-    folder = run_folder(run_id)
+    folder = run_paths(inventory, run_id).folder
     command, *rest = words
     call = shlex.join(["python3", "-IS", f"{folder}/agent.pyz", command, folder, *rest])
     async with connect(inventory) as connections:

@@ -4,13 +4,17 @@ The client does this before the job starts, so that a missing image or a missing
 reported at once and not by the first rank that needs it.
 """
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
-from config.errors import GpuctlError, RunError
+from config.bounds import Pattern
+from config.command_text import command_text
+from config.errors import GpuctlError, NodeError, RunError
+from config.foreign import Malformed, parse_foreign
+from config.identifiers import is_valid
 from config.progress import Progress, Reporter
 from engine.agent.node.container import CHOOSE_RUNTIME
 from engine.contract.node_plan import ImagePlan
@@ -42,7 +46,7 @@ inspect() {{
 command -v $runtime > /dev/null || say failed neither docker nor podman is installed
 case $1 in *@*) found=$(inspect "$1" "$2") && say image "$found" ;; esac
 if [ -n "$4" ]; then
-  login=$(mktemp -d /run/gpuctl-login.XXXXXX)
+  login=$(mktemp -d /dev/shm/gpuctl-login.XXXXXX)
   trap 'rm -rf "$login"' EXIT
   export DOCKER_CONFIG="$login" REGISTRY_AUTH_FILE="$login/config.json"
   said=$($runtime login --username "$4" --password-stdin -- "$3" 2>&1 > /dev/null) ||
@@ -78,6 +82,10 @@ exit 0
 
 # Their launchers start processes on other nodes with gpuctl's remote agent (Python, in the image).
 _LAUNCHERS = ("mpi", "nccl-tests", "horovod", "deepspeed")
+
+
+_IMAGE_ID = r"^[A-Za-z0-9][A-Za-z0-9:_.-]{0,127}$"
+_NAMES: Any = list[Annotated[str, Pattern(r"^[A-Za-z0-9][!-~]{0,511}$")]] | None
 
 
 @dataclass(frozen=True)
@@ -164,12 +172,18 @@ async def _pull(
     if outcome not in {"image", "there"}:
         report(Progress(_STAGE, node.name, "failed", reason))
         raise _NotPulled(reason, "")
-    identity, _, names = rest.partition(" ")
+    identity, _, text = rest.partition(" ")
+    try:
+        names: list[str] | None = parse_foreign(_NAMES, text)
+        if not is_valid(identity, _IMAGE_ID):
+            raise Malformed("its id is none")  # noqa: TRY301
+    except Malformed as error:
+        raise NodeError(f"{node.name} gave a wrong answer about its image: {error}", "") from None
     detail = identity.removeprefix("sha256:")[:12]
     if outcome == "there":
         detail += f", already on the node; not pulled: {reason}"
     report(Progress(_STAGE, node.name, "done", detail))
-    return _NodeImage(identity, frozenset(json.loads(names) or ()))
+    return _NodeImage(identity, frozenset(names or ()))
 
 
 def _common_image(
@@ -223,7 +237,8 @@ async def _missing_parts(
         reason = stderr.splitlines()[-1].removeprefix("Error: ")
         raise RunError(
             f"image {image.reference} cannot be run on {node.name} ({node.private_ip}): {reason}",
-            f"log in with `gpuctl ssh {plan.cluster} {node.name}`, or {_ON_THE_HOST}",
+            "log in with"
+            f" {command_text('gpuctl ssh {} {}', plan.cluster, node.name)}, or {_ON_THE_HOST}",
         )
     has = done.stdout.split()
     missing = []

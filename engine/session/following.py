@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from config.command_text import command_text
 from config.errors import NodeError, RunError
 from engine.contract.event import Event
 from engine.contract.head_events import (
@@ -24,10 +25,18 @@ from engine.contract.head_events import (
 )
 from engine.contract.table import MOST_ROWS
 from engine.contract.worker_events import NodeInterrupted
-from engine.record.event_budget import EVENTS, EVIDENCE, Bound, EventBudget
 from engine.record.events import FirstEvent, parse_event
 from engine.record.history import History
-from engine.record.journal_copy import JournalCopy, evidence_folder, recorded_events, write_evidence
+from engine.record.journal_copy import (
+    EVENTS,
+    EVIDENCE,
+    Bound,
+    EventBudget,
+    JournalCopy,
+    evidence_folder,
+    recorded_events,
+    write_evidence,
+)
 from engine.record.kept_results import KeptResults
 from engine.record.result import ResultCollector, RunResult
 from engine.record.run_errors import RunLost
@@ -106,7 +115,8 @@ class Following:
                 if time.monotonic() - heard > self._limits.reconnect_s:
                     raise NodeError(
                         f"the head does not answer: {error.message}",
-                        f"if it works, the run goes on: try `gpuctl attach {self._run_id}` again",
+                        "if it works, the run goes on: try"
+                        f" {command_text('gpuctl attach {}', self._run_id)} again",
                     ) from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, 15.0)
@@ -171,7 +181,8 @@ class Following:
             history,
             f"the supervisor on {self._head.node.name} ended without a result",
             "the nodes end the job within two minutes; read"
-            f" `journalctl -u gpuctl-run-{self._run_id}` on {self._head.node.name}",
+            f" {command_text('journalctl -u gpuctl-run-{}', self._run_id)}"
+            f" on {self._head.node.name}",
         )
 
     def _check_run(self, event: Event | None) -> None:
@@ -183,8 +194,8 @@ class Following:
             raise RunError(
                 f"{self._head.node.name} of cluster {cluster} sent the journal of run"
                 f" {event.run_id} of cluster {event.cluster} for {self._run_id}",
-                "its answers cannot be trusted: a job is root on the nodes; `gpuctl down"
-                f" {cluster}` removes the cluster",
+                "its answers cannot be trusted: a job is root on the nodes;"
+                f" {command_text('gpuctl down {}', cluster)} removes the cluster",
             )
 
     async def _await_end(

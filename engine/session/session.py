@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+from config.command_text import command_text
 from config.errors import GpuctlError, Interrupted, RunError
 from engine.contract.event import Event
 from engine.contract.plan import LaunchPlan
@@ -27,8 +28,16 @@ Answer = Literal["stop", "detach", "abort"]
 result; `detach` leaves the run alone; `abort` stops the run and does not wait."""
 OnInterrupt = Callable[[], Answer]
 
-STOP_S = 60
-"""Seconds to wait for a run to stop: its supervisor gives its nodes up after 30 s."""
+START_S = 60
+"""Seconds to wait for a start that cannot be revoked."""
+
+
+def stop_s(grace_s: int) -> int:
+    """Return the seconds to wait for a run with this `stop_grace` to stop.
+
+    Its supervisor gives up its nodes 30 s earlier (RunningAttempt.stop).
+    """
+    return 2 * grace_s + 40
 
 
 async def run(
@@ -76,10 +85,10 @@ async def start(
     except asyncio.CancelledError:
         _clear_cancellation()
         try:
-            await asyncio.wait_for(starting, STOP_S)  # it cannot be revoked
+            await asyncio.wait_for(starting, START_S)  # it cannot be revoked
             await session.head.send("stop")
         except TimeoutError as error:
-            raise Interrupted(*session.stop_failure()) from error
+            raise Interrupted(*session.stop_failure(START_S)) from error
         raise session.aborted() from None
 
 
@@ -127,21 +136,34 @@ async def first_event(run_id: str, inventory: Inventory, runs: Path) -> FirstEve
 
 
 async def stop(
-    run_id: str, inventory: Inventory, runs: Path, on_event: OnEvent = lambda _: None
+    run_id: str,
+    inventory: Inventory,
+    runs: Path,
+    on_event: OnEvent = lambda _: None,
+    notice_s: int = 0,
 ) -> RunResult:
     """Stop the run, if it has not ended, and return its result.
 
-    On return no process of the run is left on any node. If the run has `on_stop: destroy`, its
-    nodes power off a minute later, unless the caller destroys the cluster within
-    `prevent_power_off`.
+    Its job gets notice `notice_s` before. On return no process of the run is left on any node. If
+    the run has `on_stop: destroy`, its nodes power off a minute later, unless the caller destroys
+    the cluster within `prevent_power_off`.
     """
-    session = _Session(Head(inventory, run_id), run_id, runs, on_event)
-    await session.head.send("stop")
+    seconds, began = notice_s + stop_s(0), asyncio.get_running_loop().time()
+
+    def see(event: Event) -> None:
+        nonlocal seconds
+        if isinstance(event, FirstEvent):
+            seconds = notice_s + stop_s(event.stop_grace_s)
+            limit.reschedule(began + seconds)
+        on_event(event)
+
+    session = _Session(Head(inventory, run_id), run_id, runs, see)
+    await session.head.send(f"stop {notice_s}" if notice_s else "stop")
     try:
-        async with asyncio.timeout(STOP_S):
+        async with asyncio.timeout(seconds) as limit:
             return await session.follow()
     except TimeoutError as error:
-        raise RunError(*session.stop_failure()) from error
+        raise RunError(*session.stop_failure(seconds)) from error
 
 
 class _Session:
@@ -204,8 +226,9 @@ class _Session:
 
         Return its result if the run is to be stopped, or has ended meanwhile.
         """
+        seconds = stop_s(known.stop_grace_s)
         try:
-            async with asyncio.timeout(STOP_S):
+            async with asyncio.timeout(seconds):
                 # A start that is under way cannot be revoked: wait for it, then stop the run.
                 starting = asyncio.ensure_future(self._started.wait())
                 either: list[asyncio.Future[Any]] = [starting, living]
@@ -216,7 +239,7 @@ class _Session:
                 if answer == "stop" or living.done():
                     return await asyncio.shield(living)
         except TimeoutError as error:
-            raise Interrupted(*self.stop_failure()) from error
+            raise Interrupted(*self.stop_failure(seconds)) from error
         finally:
             await _end(living)
         if answer == "detach":
@@ -227,15 +250,15 @@ class _Session:
         """Return the error for a run that was asked to stop while nobody waits for its end."""
         return Interrupted(
             f"run {self._run_id} was asked to stop, and gpuctl does not wait for its end",
-            f"`gpuctl wait {self._run_id}` does",
+            f"{command_text('gpuctl wait {}', self._run_id)} does",
         )
 
-    def stop_failure(self) -> tuple[str, str]:
-        """Return message and hint for a run that did not stop in time."""
+    def stop_failure(self, seconds: int) -> tuple[str, str]:
+        """Return message and hint for a run that did not stop within so many seconds."""
         return (
-            f"run {self._run_id} did not end within {STOP_S} s of being stopped",
-            f"try `gpuctl stop {self._run_id}` again, or remove the cluster with"
-            f" `gpuctl down {self.head.inventory.cluster}`",
+            f"run {self._run_id} did not end within {seconds} s of being stopped",
+            f"try {command_text('gpuctl stop {}', self._run_id)} again, or remove the cluster with"
+            f" {command_text('gpuctl down {}', self.head.inventory.cluster)}",
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from config.command_rules import entry_mistakes
 from config.mistakes import Path
-from config.run.image_reference import IMAGE_START
+from config.run.container_fields import IMAGE_START
 from config.yaml.hints import choice_hint, describe_value
 from formats.dstack.dstack_file import DstackFile
 from formats.dstack.references import command_text

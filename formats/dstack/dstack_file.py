@@ -1,7 +1,7 @@
 """A file of dstack while it is read: values in every form that dstack's models accept.
 
 dstack reads YAML 1.1 with PyYAML (`off` is false), and its models turn `"2"` into 2 and 3.12 into
-text (core/models/common.py and duration.py of dstackai/dstack@511c318c, 2026-08-21).
+text (core/models/common.py and quantities.py of dstackai/dstack@511c318c, 2026-08-21).
 """
 
 import re
@@ -20,6 +20,7 @@ from formats.foreign_file import ForeignFile
 
 _DURATION = re.compile(r"([0-9]{1,9}) *([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DIGITS = re.compile(r"[0-9]{1,18}")
 _UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)(mb|gb|tb)?")
 
 
@@ -47,7 +48,7 @@ class DstackFile(ForeignFile):
     def whole(self, at: Path, default: int, least: int = 1, most: int = 10**17) -> int:
         """Return the whole number, also from text of digits; `default` if there is none."""
         value = self.get(at)
-        if isinstance(value, str) and value.strip().isdecimal():
+        if isinstance(value, str) and _DIGITS.fullmatch(value.strip()):
             return min(max(int(value), least), most)
         return super().whole(at, default, least, most)
 
@@ -86,7 +87,7 @@ class DstackFile(ForeignFile):
         match = _DURATION.fullmatch(str(value).strip())
         if match:
             return int(match[1]) * _SECONDS[match[2]]
-        if str(value).strip().isdecimal():
+        if _DIGITS.fullmatch(str(value).strip()):
             return int(value)
         message = f"'{path_text(at)}' is {describe_value(value)}, which is no duration"
         hint = "write a whole number and a unit: s, m, h, d or w (30m, 1w), or off"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from config.generated_page import merged_rows
 from config.run.run_file import Task
 
 Answer = Literal["does", "checks", "leaves out"]
@@ -118,8 +119,8 @@ TYPES: Mapping[str, str] = {
 def dstack_reference() -> str:
     """Return the generated part of docs/look-up/dstack-keys.md: answers, keys and other types."""
     answers = [f"| *{answer}* | {meaning} |" for answer, meaning in ANSWERS.items()]
-    keys = [f"| `{key.name}` | *{key.answer}* | {key.text} |" for key in KEYS]
-    types = [f"| `{name}` | {instead} |" for name, instead in TYPES.items()]
+    keys = merged_rows((f"`{key.name}`", f"*{key.answer}* | {key.text}") for key in KEYS)
+    types = merged_rows((f"`{name}`", instead) for name, instead in TYPES.items())
     return "\n".join(
         [
             "## Every key",

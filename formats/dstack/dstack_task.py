@@ -1,12 +1,25 @@
-"""dstack's task as the data of a run file; values keep their positions in dstack's file."""
+"""dstack's task as the data of a run file; values keep their positions in dstack's file.
+
+The events and fields of `retry` are in ProfileRetry (core/models/profiles.py of dstackai/dstack).
+For them a node that does not answer is an `error`, on spot capacity an `interruption`
+(server/background/pipeline_tasks/runs/active.py). dstack counts no attempts: `duration` is the time
+since the last failure (docs/docs/concepts/tasks.md at 0219c0bb; all read 2026-11-23).
+
+The files and the repository of a task travel with the run (docs/do/code.md). A relative remote path
+is in the folder where the job starts. dstack allows others too
+(src/dstack/_internal/core/models/files.py of dstackai/dstack, 2026-11-23): such files travel below
+SENT, and the task's script copies them from there before its commands.
+"""
 
 import re
+import shlex
 from difflib import get_close_matches
 from pathlib import Path as FilePath
 from typing import Any
 
 from config.identifiers import RUN_NAME
 from config.mistakes import Path, path_text
+from config.run.retry import CAUSES, MOST_ATTEMPTS
 from config.run.run_file import FORMS
 from config.yaml.hints import describe_value
 from formats.converted import Placed
@@ -14,10 +27,129 @@ from formats.dstack.commands import Surroundings, commands, surroundings
 from formats.dstack.dstack_file import DstackFile
 from formats.dstack.dstack_keys import OURS_ALONE, TABLE
 from formats.dstack.task_env import environment
-from formats.dstack.task_files import files, repository
 from formats.dstack.task_image import image, volume_links
 from formats.dstack.task_resources import RESOURCES, requires
-from formats.dstack.task_retry import retry
+
+_DSTACKS = ("on_events", "duration")
+_ERROR = tuple(cause for cause in CAUSES if cause != "preemption")
+_EVENTS = {"no-capacity": (), "interruption": ("preemption", "node-lost"), "error": _ERROR}
+
+RETRY_FORMS: tuple[dict[str, Any], ...] = (
+    {"type": "boolean"},
+    {
+        "type": "object",
+        "properties": {
+            "on_events": {"type": "array", "items": {"enum": list(_EVENTS)}},
+            "duration": {"type": ["string", "integer"]},
+        },
+        "additionalProperties": False,
+    },
+)
+"""The JSON Schema of dstack's forms."""
+
+
+def is_dstacks(retry: Any) -> bool:
+    """Return whether the value of `retry` has a form that gpuctl's run files do not have."""
+    return isinstance(retry, bool) or (
+        isinstance(retry, dict) and not retry.keys().isdisjoint(_DSTACKS)
+    )
+
+
+def retry(reading: DstackFile) -> dict[str, Any]:
+    """Return the run file's `retry`; nothing if the task is not retried."""
+    at: Path = ("retry",)
+    value = reading.get(at)
+    if isinstance(value, dict) and not is_dstacks(value):
+        return {"retry": Placed(value, at)}
+    if not isinstance(value, dict) and not reading.flag(at):
+        return {}
+    policy: dict[str, Any] = {"attempts": MOST_ATTEMPTS}
+    if isinstance(value, dict):
+        reading.unknown_keys(at, _DSTACKS)
+        events = reading.texts((*at, "on_events"))
+        allowed = [
+            reading.one_of((*at, "on_events", index), tuple(_EVENTS))
+            for index in range(len(reading.entries((*at, "on_events"))))
+        ]
+        on = {cause for event in allowed if event for cause in _EVENTS[event]}
+        if events and not on:
+            message = "'retry.on_events' is left out: a run has its nodes when it starts"
+            hint = "remove it if the job does not need it"
+            reading.complain("W206", message, hint, (*at, "on_events"))
+            return {}
+        policy |= {"on": [cause for cause in CAUSES if cause in on]} if on else {}
+        seconds = reading.seconds((*at, "duration"))
+        policy |= {"node_wait": reading.duration_text(seconds)} if seconds else {}
+    return {"retry": Placed(policy, at)}
+
+
+SENT = ".dstack"
+_REPOSITORY = re.compile(r"(.*?)(?::((?!//)[./~].*))?")
+_URL = re.compile(r"https://|ssh://|[^/]+@")
+
+
+def files(reading: DstackFile) -> tuple[dict[str, Placed], list[str]]:
+    """Return the files in gpuctl's form, and lines of bash that copy some to their places."""
+    mappings, copies = [], []
+    for index in range(len(reading.entries(("files",)))):
+        at: Path = ("files", index)
+        local, remote = _paths(reading, at)
+        if remote.startswith(("/", "~")):
+            sent = f"{SENT}/{index}"
+            copies.append(_copy(sent, remote))
+            remote = sent
+        mappings.append(Placed(f"{local}:{remote}" if remote else local, at))
+    return ({"files": Placed(mappings, ("files",))} if mappings else {}), copies
+
+
+def repository(reading: DstackFile) -> tuple[dict[str, Any], list[str]]:
+    """Return the first of `repos` in gpuctl's form, and lines of bash that copy it to its place.
+
+    A folder of the user's becomes the `workdir`, with what is not committed; an address `repo`.
+    """
+    at: Path = ("repos", 0)
+    for index in range(1, len(reading.entries(("repos",)))):
+        message, hint = f"'repos[{index}]' is left out: a run has one", "name its files in 'files'"
+        reading.complain("W206", message, hint, ("repos", index))
+    if not reading.entries(("repos",)):
+        return {}, []
+    if isinstance(reading.get(at), dict):
+        reading.unknown_keys(at, ("local_path", "url", "branch", "hash", "path", "if_exists"))
+        source = reading.text((*at, "url")) or reading.text((*at, "local_path"))
+        place = reading.text((*at, "path"))
+    else:
+        match = _REPOSITORY.fullmatch(reading.text(at))
+        source, place = (match[1], match[2] or "") if match else ("", "")
+    copies = [_copy("", place)] if place.startswith(("/", "~")) else []
+    if place not in ("", ".", "./") and not copies:
+        message = f"'repos[0]' goes to {place}, below the folder where the job starts"
+        reading.complain("W206", f"{message}: it is that folder", "write no path", at)
+    if not _URL.match(source):
+        return {"workdir": Placed(source, at)}, copies
+    pinned = (("branch", "branch"), ("hash", "commit"))
+    texts = {key: Placed(reading.text((*at, name)), at) for name, key in pinned}
+    given = {key: text for key, text in texts.items() if text.value}
+    return {"repo": Placed({"url": Placed(source, at), **given}, at)}, copies
+
+
+def _paths(reading: DstackFile, at: Path) -> tuple[str, str]:
+    """Return the local path and the remote one, which may be empty: then they are the same."""
+    if isinstance(reading.get(at), dict):
+        reading.unknown_keys(at, ("local_path", "path"))
+        local, remote = (reading.text((*at, key)) for key in ("local_path", "path"))
+    else:
+        local, _, remote = reading.text(at).partition(":")
+    return local, remote or (local if local.startswith(("/", "~")) else "")
+
+
+def _copy(sent: str, place: str) -> str:
+    is_home = place == "~" or place.startswith("~/")
+    target = '"$HOME"' + shlex.quote(place[1:]) if is_home else shlex.quote(place)
+    return (
+        f'mkdir -p -- "$(dirname -- {target})" &&\n'
+        f'  cp -a -T -- "$GPUCTL_WORKDIR"/{sent} {target} || exit 1'
+    )
+
 
 _ORDERS = ("any", "master-first", "workers-first")
 _CRITERIA = ("all-done", "master-done")

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from config.loading.formats import Format, Reading
-from config.loading.substitutions import NO_SUBSTITUTIONS, Substitutions
+from config.loading.overrides import NO_SUBSTITUTIONS, Substitutions
 from config.mistakes import Mistake
 from config.yaml.marked_yaml import Document
 from formats.converted import document_with
 from formats.dstack.dstack_file import DstackFile
 from formats.dstack.dstack_keys import DSTACKS_ALONE, KEYS, TYPES, dstack_reference
-from formats.dstack.dstack_task import task
-from formats.dstack.task_retry import RETRY_FORMS, is_dstacks
+from formats.dstack.dstack_task import RETRY_FORMS, is_dstacks, task
 
 _NAMES = (".dstack.yml", ".dstack.yaml")
 """The ends of the names of dstack's files."""

@@ -16,7 +16,7 @@ from formats.dstack.dstack_file import DstackFile
 _NEXT = re.compile(
     r"(?P<plain>[^$]*)(?:\$(?P<escaped>\$)|(?P<more>.*?)\$\{\{(?P<name>.*?)\}\})", re.S
 )
-_ADDRESS = re.compile(r"groups\[([0-9]+)\]\.nodes\[([0-9]+)\]\.IP_ADDRESS")
+_ADDRESS = re.compile(r"groups\[([0-9]{1,9})\]\.nodes\[([0-9]{1,9})\]\.IP_ADDRESS")
 
 
 @dataclass(frozen=True)

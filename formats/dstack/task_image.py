@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.mistakes import Path, path_text
-from config.run.container_fields import MOUNT
-from config.run.image_reference import OTHERS_IMAGES, TAKE_CUDA, WHY_NO_OTHERS
+from config.run.container_fields import MOUNT, OTHERS_IMAGES, TAKE_CUDA, WHY_NO_OTHERS
 from config.run.run_file import FORMS
 from config.yaml.hints import describe_value
 from formats.converted import Placed

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from config.errors import InputError
 from config.loading.manifests import kind_of_manifest
-from config.loading.substitutions import Substitutions
+from config.loading.overrides import Substitutions
 from config.mistakes import Path, path_text
 from config.yaml.hints import names_hint, quote
 from config.yaml.marked_yaml import Document, read_documents

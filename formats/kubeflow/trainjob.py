@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from config.mistakes import path_text
+from config.quantities import counted
 from formats.converted import Placed
 from formats.foreign_file import ForeignFile
 from formats.kubeflow.runtimes import Framework, Runtime, find_runtime
 from formats.kubernetes.container import Container, container_at, require_command
 from formats.kubernetes.mpi_run import MpiJob, hostfile_commands, mpi_run, operator_env
 from formats.kubernetes.pod import check_init_containers
-from formats.kubernetes.resources import cpus_per_node, gpus_per_node
+from formats.kubernetes.requirements import cpus_per_node, gpus_per_node
 
 _TRAINER = ("spec", "trainer")
 _NODES = (*_TRAINER, "numNodes")
@@ -150,7 +151,8 @@ def _processes(manifest: ForeignFile, runtime: Runtime, trainer: Container) -> i
         count, why = max(1, cpus), "the CPUs of its resources" if cpus else "it asks for nothing"
     words = " ".join(trainer.words)
     if any(text in words for text in _TORCHRUN) and "nproc" not in words:
-        message = f"'{path_text(_TRAINER)}' starts {count} per node, as in Kubeflow: {why}"
+        processes = counted(count, "process")
+        message = f"'{path_text(_TRAINER)}' starts {processes} per node, as in Kubeflow: {why}"
         hint = "write 'numProcPerNode' for another number of processes"
         manifest.complain("W209", message, hint, _PROCESSES)
     return count

@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+from config.command_rules import entry_mistakes
 from config.mistakes import Path, path_text
-from config.run.image_reference import (
+from config.run.container_fields import (
     IMAGE_START,
     OTHERS_IMAGES,
     TAKE_CUDA,
@@ -30,6 +31,8 @@ _OTHERS_RESOURCES = re.compile(
 )
 _ENTRYPOINT = r'eval "$GPUCTL_IMAGE_ENTRYPOINT \"\$@\""'
 _LONGEST_VALUE = 100_000  # Linux starts no program with a longer one (execve(2), 128 KiB)
+_SHELL = re.compile(r"(?:.*/)?(?:ba|da)?sh")
+_READS_NEXT = re.compile(r"-[a-z]*c")
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 
@@ -108,6 +111,7 @@ def container_at(manifest: ForeignFile, at: Path) -> Container:
     for key in ("resources", "resourcesPerNode"):
         _require_nvidia_resources(manifest, (*at, key))
     command, arguments = (manifest.texts((*at, key)) for key in ("command", "args"))
+    _check_script(manifest, at, len(command), command + arguments)
     return Container(
         at=at,
         image=Placed(image, (*at, "image")) if image else None,
@@ -116,6 +120,15 @@ def container_at(manifest: ForeignFile, at: Path) -> Container:
         args=arguments,
         folder=manifest.text((*at, "workingDir")),
     )
+
+
+def _check_script(manifest: ForeignFile, at: Path, commands: int, words: tuple[str, ...]) -> None:
+    """Report a script that bash cannot read, of a container that begins a shell with it."""
+    options = [index for index, word in enumerate(words) if _READS_NEXT.fullmatch(word)]
+    if words and _SHELL.fullmatch(words[0]) and options and words[options[0] + 1 :]:
+        index = options[0] + 1
+        place = ("command", index) if index < commands else ("args", index - commands)
+        manifest.mistakes += entry_mistakes(words[index], (*at, *place))
 
 
 def _require_nvidia_image(manifest: ForeignFile, image: str, at: Path) -> None:

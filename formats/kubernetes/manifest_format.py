@@ -11,7 +11,7 @@ from typing import Any
 
 from config.loading.formats import Format, ManifestKind, Reading
 from config.loading.manifests import kind_of_manifest
-from config.loading.substitutions import Substitutions
+from config.loading.overrides import Substitutions
 from config.mistakes import Mistake
 from config.run.requirements import Requires
 from config.yaml.marked_yaml import Document

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path as FilePath
 from typing import TypeVar
 
-from config.loading.substitutions import Substitutions
+from config.loading.overrides import Substitutions
 from config.mistakes import MOST_MISTAKES, Mistake, Path
 from config.yaml.marked_yaml import Document
 from formats.foreign_file import ForeignFile

@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from config.mistakes import path_text
-from config.run.launchers import HYDRA_AGENT, OPEN_MPI_AGENT, OPEN_MPI_INTERFACES, open_mpi_hosts
+from config.quantities import counted
+from config.run.owned_variables import (
+    HYDRA_AGENT,
+    OPEN_MPI_AGENT,
+    OPEN_MPI_INTERFACES,
+    open_mpi_hosts,
+)
 from config.yaml.hints import shorten
 from formats.converted import Placed
 from formats.foreign_file import ForeignFile
@@ -22,10 +28,13 @@ from formats.kubernetes.pod import check_init_containers
 IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")
 
 _HOSTFILE = "/etc/mpi/hostfile"
-_RANKS = re.compile(
-    r"\b(?:mpirun|mpiexec(?:\.\w+)?|orterun|prterun|horovodrun)\b"
-    r"[^|;&]*?\s(--?n|--?np|-c)[ =]([0-9]{1,6})\b"
+_LAUNCHER = r"\b(?:mpirun|mpiexec(?:\.\w+)?|orterun|prterun|horovodrun)\b[^|;&]*?\s"
+_RANKS = re.compile(_LAUNCHER + r"(--?n|--?np|-c)[ =]([0-9]{1,6})\b")
+_RANKS_ON_NODE = re.compile(
+    _LAUNCHER + r"(--?npernode[ =]|-N |--?ppn[ =]|--?perhost[ =]|--?map-by[ =]ppr:)([0-9]{1,6})\b"
 )
+_NUMBER = re.compile(r"\b([A-Za-z_]\w*)=[\"']?([0-9]{1,6})\b")
+_VARIABLE = re.compile(r"\$(?:\(([A-Za-z_]\w*)\)|\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _OWN_HOSTS = re.compile(
     r"--?(?:oversubscribe|host|H|hostfile|machinefile|hosts)\b|:OVERSUBSCRIBE", re.I
 )
@@ -121,17 +130,32 @@ def _warn_too_many_ranks(manifest: ForeignFile, job: MpiJob) -> None:
 
     Open MPI ends with "not enough slots", other launchers start several ranks on one GPU.
     """
-    words = " ".join(job.launcher.words)
-    count = _RANKS.search(words)
+    words = _with_numbers(job.launcher)
     room = job.slots * job.nodes.value
-    if count is None or not room or _OWN_HOSTS.search(words) or int(count[2]) <= room:
+    ranks, on_node = _RANKS.search(words), _RANKS_ON_NODE.search(words)
+    if not room or _OWN_HOSTS.search(words):
         return
-    message = (
-        f"'{path_text((*job.launcher.at, 'command'))}' starts {count[2]} ranks ({count[1]}"
-        f" {count[2]}), but the workers have {room} slots: {job.nodes.value} x {job.slots}"
-    )
-    hint = "lower it, or raise the workers' slots or number"
-    manifest.complain("W211", message, hint, (*job.launcher.at, "command"))
+    at = (*job.launcher.at, "command")
+    if ranks and int(ranks[2]) > room:
+        message = (
+            f"'{path_text(at)}' starts {ranks[2]} ranks ({ranks[1]} {ranks[2]}), but the workers"
+            f" have {room} slots: {job.nodes.value} x {job.slots}"
+        )
+        manifest.complain("W211", message, "lower it, or raise the workers' slots or number", at)
+    elif on_node and int(on_node[2]) > job.slots:
+        message = (
+            f"'{path_text(at)}' starts {on_node[2]} ranks on a node ({on_node[1]}{on_node[2]}), but"
+            f" a worker has {counted(job.slots, 'slot')}"
+        )
+        manifest.complain("W211", message, "lower it, or raise the workers' slots", at)
+
+
+def _with_numbers(launcher: Container) -> str:
+    """Return the launcher's words, with the numbers of variables that they or its `env` set."""
+    words = " ".join(launcher.words)
+    values = {name: str(placed.value) for name, placed in launcher.env.items()}
+    values |= dict(_NUMBER.findall(words))
+    return _VARIABLE.sub(lambda name: values.get(name[1] or name[2] or name[3], name[0]), words)
 
 
 def hostfile_commands(implementation: str, slots: int) -> tuple[str, ...]:

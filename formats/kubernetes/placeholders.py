@@ -17,7 +17,7 @@ from typing import Any, Literal
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from config.command_text import command_text
-from config.loading.substitutions import Substitutions
+from config.loading.overrides import Substitutions
 from config.mistakes import Mistake, Path, path_text
 from config.sensitive import is_secret_name, may_leave_as_text
 from config.yaml.marked_yaml import TEXT, Document, document_of
@@ -161,11 +161,14 @@ def _unfilled(texts: list[_Text], known: Mapping[str, str]) -> Iterator[Mistake]
             continue
         name = missing[0]
         message = f"'{path_text(text.at)}' has envsubst's placeholder ${{{name}}}, without a value"
-        hint = f"add `--set {name}=VALUE`, or {command_text('export {}=VALUE', name)} before"
+        hint = (
+            f"add {command_text('--set {}=VALUE', name)}, or"
+            f" {command_text('export {}=VALUE', name)} before"
+        )
         if is_secret_name(name) or name in os.environ:
             hint = (
                 f"take the secret by `valueFrom: {{secretKeyRef: {{name: x, key: {name}}}}}`,"
-                f" or add `--set {name}=VALUE`"
+                f" or add {command_text('--set {}=VALUE', name)}"
             )
         yield Mistake("E227", message, hint, text.at)
 
@@ -178,7 +181,7 @@ def _unfilled_scripts(texts: list[_Text], missing: set[str]) -> Iterator[Mistake
             listed = ", ".join(f"${{{name}}}" for name in names[:3])
             more = f" and {len(names) - 3} more" if names[3:] else ""
             message = f"'{path_text(text.at)}' has {listed}{more}, which nothing here sets"
-            hint = f"add `--set {names[0]}=VALUE`, unless it is set on the nodes"
+            hint = f"add {command_text('--set {}=VALUE', names[0])}, unless it is set on the nodes"
             yield Mistake("W212", message, hint, text.at)
 
 

@@ -52,7 +52,15 @@ _POD_KNOWN = {
     "enableServiceLinks",
 }
 _WAITING = {"nslookup", "getent", "nc", "ping", "sleep", "dig", "host", "ssh-keyscan"}
-_HARMLESS = {"echo", "done", "fi", "true", "false", "test", "[", "exit", "set", "date"}
+# In a loop that sleeps these only ask whether another part of the system answers.
+_ASKING = {"curl", "wget", "kubectl", "ssh", "pg_isready", "redis-cli", "mysqladmin"}
+_KEEPS = re.compile(r"\s-(?:o|O|-output|-output-document)[ =]?(?!\s*(?:/dev/null|-(?:\s|$)))")
+_KUBECTL_WAITS = re.compile(r"\bkubectl\s+(?:-\S+\s+(?:\w\S*\s+)??)*(?:wait|rollout\s+status)\b")
+_HARMLESS = {
+    *("echo", "done", "fi", "true", "false", "test", "[", "[[", "exit", "set", "date", ":"),
+    *("break", "continue"),
+}
+_FILTERS = {"awk", "cut", "grep", "head", "printf", "seq", "sort", "tail", "tr", "wc"}
 # bash, which every image of a run has, and coreutils (docs/do/containers.md).
 _EVERYWHERE = {
     "cat",
@@ -79,7 +87,11 @@ _EVERYWHERE = {
     "touch",
     "tr",
 }
-_KEYWORDS = re.compile(r"^\s*(?:(?:until|while|do|if|then|else|!|for\s.*)(?:\s+|$))*")
+_KEYWORDS = re.compile(
+    r"^\s*(?:(?:until|while|do|if|elif|then|else|!|\{|timeout\s+(?:-\S+\s+)*\S+|for\s.*)(?:\s+|$))*"
+)
+_REDIRECTION = re.compile(r"[0-9]*[<>]&[0-9-]|&>>?|\$\(\([^()]*\)\)")
+_PART = re.compile(r"[;&|\n(`]+")
 _ON_NODES = "do that in `setup.commands` of the cluster file"
 
 
@@ -187,8 +199,14 @@ def _is_secret(variable: Placed) -> bool:
 
 def _only_waits_for_others(manifest: ForeignFile, at: Path) -> bool:
     """Return whether the container does nothing but look for others, and sleep."""
-    programs = _programs([*manifest.texts((*at, "command")), *manifest.texts((*at, "args"))])
-    return bool(programs & _WAITING) and programs <= _WAITING | _HARMLESS
+    words = [*manifest.texts((*at, "command")), *manifest.texts((*at, "args"))]
+    programs, script = _programs(words), " ".join(words)
+    waiting = set(_WAITING)
+    if programs & {"sleep"} and re.search(r"\b(?:until|while)\b", script):
+        waiting |= set() if _KEEPS.search(script) else _ASKING
+    elif len(_KUBECTL_WAITS.findall(script)) == script.count("kubectl "):
+        waiting.add("kubectl")
+    return bool(programs & waiting) and programs <= waiting | _HARMLESS | _FILTERS
 
 
 def _runs_everywhere(init: Container) -> bool:
@@ -204,5 +222,7 @@ def _programs(words: Collection[str]) -> set[str]:
     script = (
         ordered[-1] if any(re.fullmatch(r"-\w*c", word) for word in ordered) else " ".join(ordered)
     )
-    calls = [_KEYWORDS.sub("", part).split()[:1] for part in re.split(r"[;&|\n]+", script)]
-    return {call[0].rpartition("/")[2] for call in calls if call}
+    parts = _PART.split(_REDIRECTION.sub(" ", script))
+    calls = [_KEYWORDS.sub("", part).split()[:1] for part in parts]
+    names = {call[0].rpartition("/")[2].rstrip(")") for call in calls if call}
+    return {name for name in names if name and "=" not in name}

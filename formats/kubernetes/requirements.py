@@ -6,22 +6,55 @@ manifests with `--no-image` on nodes without GPUs.
 Labels of nodes: https://kubernetes.io/docs/reference/node/node-labels/; of GPUs:
 https://github.com/NVIDIA/k8s-device-plugin/tree/main/docs/gpu-feature-discovery. SageMaker HyperPod
 calls types `ml.p5.48xlarge` (awsome-distributed-ai, all 2026-11-23).
+
+The amounts are read by Kubernetes' and Kubeflow Trainer's rules. Quantities:
+https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/ (2026-11-23). GPUs
+and CPUs of a node: GetNumGPUPerNode in pkg/runtime/runtime.go and getNumCPUPerNode in
+pkg/runtime/framework/plugins/torch/torch.go of kubeflow/trainer@8c0f5059 (2026-08-21).
 """
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from config.catalogue.instance_types import catalogue, is_instance_type
 from config.cluster.cluster_file import REGION, ZONE
-from config.loading.substitutions import Substitutions
+from config.loading.overrides import Substitutions
 from config.run.requirements import Requires, plain_gpu
 from config.yaml.marked_yaml import Document
 from formats.kubernetes.placeholders import fill_placeholders
-from formats.kubernetes.resources import quantity
+
+_QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(m|[kMGTP]|[KMGTP]i)?")
+_UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_UNITS |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+
+
+def quantity(written: Any) -> float | None:
+    """Return the number that a quantity is (`500m`, `2Gi`), or None if it is none."""
+    match = _QUANTITY.fullmatch(str(written))
+    return float(match[1]) * _UNITS[match[2] or ""] if match else None
+
+
+def gpus_per_node(resources: Mapping[str, Any]) -> int:
+    """Return the GPUs that the requests name, or else the limits; 0 if neither does."""
+    return _amount(resources, "requests", "gpu") or _amount(resources, "limits", "gpu")
+
+
+def cpus_per_node(resources: Mapping[str, Any]) -> int:
+    """Return the whole CPUs, rounded up, of the requests, or else of the limits."""
+    return _amount(resources, "requests", "cpu") or _amount(resources, "limits", "cpu")
+
+
+def _amount(resources: Mapping[str, Any], kind: str, name: str) -> int:
+    amounts = resources.get(kind)
+    for key, value in amounts.items() if isinstance(amounts, dict) else ():
+        if key == name or (name == "gpu" and name in key.lower()):
+            return math.ceil(quantity(value) or 0)
+    return 0
+
 
 _GPUS, _EFA = "nvidia.com/gpu", "vpc.amazonaws.com/efa"
 _TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")

@@ -73,14 +73,21 @@ def _mistakes(document: Document, value: Any, schema: Any, at: Path) -> Iterator
 
 _OF_RUNTIME = ("mlPolicy", "podGroupPolicy", "template")
 """The keys of a runtime's `spec` (schemas/training-runtime.json), which people write in a job."""
+_POLICIES = ("torch", "mpi", "jax", "xgboost", "flux")
 
 
 def _place_hint(key: str, schema: Any) -> str:
     """Return where the key belongs: in a container instead of the pod, in a TrainJob's runtime."""
-    if "runtimeRef" in schema and key in _OF_RUNTIME:
-        return "it belongs in 'spec' of the runtime that 'runtimeRef' names"
-    if "runtimeRef" in schema and key in schema["trainer"]:
+    is_job, is_trainer = "runtimeRef" in schema, "resourcesPerNode" in schema
+    if is_job and key in schema["trainer"]:
         return "write it in 'spec.trainer'"
+    if (is_job or is_trainer) and key == "resources":
+        return "write 'resourcesPerNode' in 'spec.trainer'"
+    if is_job or is_trainer:
+        pod = _schema(_POD_FILE)["spec"]
+        place = "'spec'" if key in _OF_RUNTIME else "'spec.mlPolicy'" if key in _POLICIES else ""
+        place = "the pod" if key in pod or key in pod["containers"][0] else place
+        return f"it belongs in {place} of the runtime that 'runtimeRef' names" if place else ""
     containers = schema.get("containers")
     return "write it in an entry of 'containers'" if containers and key in containers[0] else ""
 

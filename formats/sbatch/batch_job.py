@@ -10,24 +10,28 @@ from collections.abc import Iterable
 from pathlib import Path as FilePath
 from typing import Any
 
+from config.bash_syntax import syntax_fault
 from config.catalogue.instance_types import catalogue
+from config.command_text import command_text
 from config.duration import format_duration
 from config.identifiers import RUN_NAME
-from config.run.image_reference import OTHERS_IMAGES, TAKE_CUDA, WHY_NO_OTHERS
+from config.mistakes import Mistake
+from config.run.container_fields import OTHERS_IMAGES, TAKE_CUDA, WHY_NO_OTHERS
 from config.run.requirements import plain_gpu
 from formats.converted import Placed
-from formats.sbatch.batch_file import SCRIPT, BatchFile, accounting_names
+from formats.sbatch.batch_file import SCRIPT, BatchFile, accounting_names, environment
 from formats.sbatch.options import ENVIRONMENT
-from formats.sbatch.submission import environment
 
 ARRAY_TASK = "SLURM_ARRAY_TASK_ID"
 SUBMIT_DIR = "SLURM_SUBMIT_DIR"
+_SHELL = re.compile(r"#!\s*\S*/(?:env\s+)?(?:ba|da)?sh\b")
 _END = "GPUCTL_END_OF_SCRIPT"
 _GPUS = 8
 """The GPUs of a node where the header says their total alone: the largest types have 8."""
 _LONGEST_S = 999_999 * 60
 _SIZE = re.compile(r"([0-9]{1,7})([KMGT]?)B?", re.IGNORECASE)
 _MIB = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024 * 1024}
+_COUNT = re.compile(r"[0-9]{1,5}")
 _NODES = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?(?::([0-9]{1,9}))?")
 _SIGNAL = re.compile(r"(?:([RB]):)?(?:SIG)?([A-Z0-9]+)(?:@([0-9]{1,5}))?", re.IGNORECASE)
@@ -64,6 +68,10 @@ def _check_script(reading: BatchFile) -> None:
         message = "the script has line ends of DOS"
         hint = "convert it: `sed -i 's/\\r$//' FILE`; sbatch refuses the script"
         reading.complain("E203", message, hint, (SCRIPT,))
+    elif _SHELL.match(script) and (fault := syntax_fault(script)):
+        hint = "correct it: bash does not run what follows as it is written"
+        mistake = Mistake("E248", f"the script {fault.what}", hint, (SCRIPT,), row=fault.row)
+        reading.mistakes.append(mistake)
 
 
 def _check_options(reading: BatchFile) -> None:
@@ -124,7 +132,7 @@ def _gpu_count(reading: BatchFile, name: str) -> int:
     if not text:
         return 0
     count = text.rpartition(":")[2]
-    if not re.fullmatch(r"[0-9]{1,5}", count):
+    if not _COUNT.fullmatch(count):
         if re.fullmatch(r"[A-Za-z][\w.-]*", text):
             return 1
         reading.wrong(name, "write a number, or a model and a number: 8, h100:8")
@@ -140,8 +148,8 @@ def _gres(reading: BatchFile) -> tuple[str, int]:
     for entry in reading.option("gres").split(","):
         words = re.sub(r"\(.*\)", "", entry).removeprefix("gres/").replace("=", ":").split(":")
         if words[0].lower() == "gpu":
-            count = words[-1] if words[1:] and words[-1].isdecimal() else "1"
-            model = words[1] if words[1:] and not words[1].isdecimal() else ""
+            count = words[-1] if words[1:] and _COUNT.fullmatch(words[-1]) else "1"
+            model = words[1] if words[1:] and not _COUNT.fullmatch(words[1]) else ""
             return model, int(count)
         if entry and entry.lower() != "none":
             reading.leave_out("gres", f"a run has the whole of its nodes, {words[0]} too")
@@ -173,7 +181,7 @@ def _workdir(reading: BatchFile) -> Any:
         return str(FilePath(submit).expanduser().absolute())
     if not reading.has("chdir") and FilePath.cwd() in reading.folder.parents:
         message = "the job starts in the script's folder; sbatch would start it in yours"
-        hint = f"`--set {SUBMIT_DIR}=.` sends the folder in which you are"
+        hint = f"{command_text('--set {}=.', SUBMIT_DIR)} sends the folder in which you are"
         reading.complain("W206", message, hint, (SCRIPT,))
     return str(reading.folder)
 
@@ -203,7 +211,7 @@ def _array(reading: BatchFile) -> dict[str, Any]:
     index = reading.given_values().get(ARRAY_TASK)
     if index is None or not reading.has("array"):
         return {}
-    indexes: list[int] = []
+    ranges: list[range] = []
     step = 1
     for part in reading.option("array").partition("%")[0].split(","):
         match = _RANGE.fullmatch(part)
@@ -211,15 +219,17 @@ def _array(reading: BatchFile) -> dict[str, Any]:
             reading.wrong("array", "write indexes and ranges: 0-15, 1,3,5-9:2")
             return {}
         step = int(match[3] or 1) or 1
-        indexes += range(int(match[1]), int(match[2] or match[1]) + 1, step)
-    if not index.isdecimal() or int(index) not in indexes:
+        ranges.append(range(int(match[1]), int(match[2] or match[1]) + 1, step))
+    bounds = [number for part in ranges if part for number in (part[0], part[-1])]
+    is_number = re.fullmatch(r"[0-9]{1,9}", index)
+    if not is_number or not any(int(index) in part for part in ranges):
         message = f"--set {ARRAY_TASK} is '{index}', which '--array' does not have"
         reading.complain("E203", message, "write one of its indexes", reading.at("array"))
     return {
         ARRAY_TASK: index,
-        "SLURM_ARRAY_TASK_COUNT": str(len(indexes)),
-        "SLURM_ARRAY_TASK_MIN": str(min(indexes, default=0)),
-        "SLURM_ARRAY_TASK_MAX": str(max(indexes, default=0)),
+        "SLURM_ARRAY_TASK_COUNT": str(sum(map(len, ranges))),
+        "SLURM_ARRAY_TASK_MIN": str(min(bounds, default=0)),
+        "SLURM_ARRAY_TASK_MAX": str(max(bounds, default=0)),
         "SLURM_ARRAY_TASK_STEP": str(step),
     }
 

@@ -2,7 +2,7 @@
 
 from config.diagnostic import Diagnostic
 from config.loading.formats import Format, Reading
-from config.loading.substitutions import Substitutions
+from config.loading.overrides import Substitutions
 from config.yaml.marked_yaml import Document
 from formats.converted import document_with
 from formats.sbatch.batch_file import BatchFile, compose, values_of

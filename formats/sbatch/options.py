@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from config.generated_page import merged_rows
+
 Answer = Literal["does", "checks", "leaves out", "accounting", "refuses"]
 ANSWERS: Mapping[Answer, str] = {
     "does": "gpuctl does what Slurm does",
@@ -198,11 +200,13 @@ ENVIRONMENT: Mapping[str, str] = {
 
 def options_reference() -> str:
     """Return the generated part of docs/look-up/sbatch-options.md: answers and options."""
-    rows = [
-        f"| `--{option.name}`{f', `-{option.letter}`' if option.letter else ''} |"
-        f" *{option.answer}* | {option.text} |"
+    rows = merged_rows(
+        (
+            f"`--{option.name}`{f' (`-{option.letter}`)' if option.letter else ''}",
+            f"*{option.answer}* | {option.text}",
+        )
         for option in sorted(OPTIONS, key=lambda option: option.name)
-    ]
+    )
     return "\n".join(
         [
             "## Answers",

@@ -1,7 +1,7 @@
 """SkyPilot's tasks as a format (docs/do/skypilot.md)."""
 
 from config.loading.formats import Format, Reading
-from config.loading.substitutions import NO_SUBSTITUTIONS, Substitutions
+from config.loading.overrides import NO_SUBSTITUTIONS, Substitutions
 from config.yaml.marked_yaml import Document
 from formats.converted import document_with
 from formats.skypilot.skypilot_file import SkyPilotFile

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from config.generated_page import merged_rows
+
 Answer = Literal["does", "checks", "leaves out", "refuses"]
 ANSWERS: Mapping[Answer, str] = {
     "does": "gpuctl does what SkyPilot does",
@@ -107,5 +109,5 @@ def keys_reference() -> str:
 
 
 def _table(keys: tuple[Key, ...]) -> list[str]:
-    rows = [f"| `{key.name}` | *{key.answer}* | {key.text} |" for key in keys]
+    rows = merged_rows((f"`{key.name}`", f"*{key.answer}* | {key.text}") for key in keys)
     return ["| key | gpuctl | how, or why not |", "| --- | --- | --- |", *rows]

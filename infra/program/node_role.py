@@ -5,7 +5,7 @@ import json
 import pulumi
 import pulumi_aws as aws
 
-from config.catalogue.session_manager import POLICY
+from config.catalogue.iam_actions import POLICY
 from infra.program.tags import Named
 
 

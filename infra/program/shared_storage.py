@@ -9,10 +9,6 @@ from config.cluster.cluster_file import Shared
 from infra.program.tags import Named
 from infra.program.vpc import VpcIds
 
-PORTS = {"efs": ((2049, 2049),), "fsx-lustre": ((988, 988), (1018, 1023))}
-"""TCP ports: EFS User Guide, "Using VPC security groups"; FSx for Lustre User Guide, "File system
-access control with Amazon VPC" (2026-11-20)."""
-
 DEPLOYMENTS = {"scratch": "SCRATCH_2", "persistent": "PERSISTENT_2"}
 
 LUSTRE = "2.15"
@@ -61,13 +57,13 @@ def _members(shared: Shared, network: VpcIds, named: Named) -> aws.ec2.SecurityG
             aws.ec2.SecurityGroupIngressArgs(
                 description=shared.type, protocol="tcp", from_port=first, to_port=last, self=True
             )
-            for first, last in PORTS[shared.type]
+            for first, last in shared.ports
         ],
         egress=[
             aws.ec2.SecurityGroupEgressArgs(
                 description=shared.type, protocol="tcp", from_port=first, to_port=last, self=True
             )
-            for first, last in PORTS[shared.type]
+            for first, last in shared.ports
         ],
         tags=named.tags("shared"),
         opts=named.options(),

@@ -19,7 +19,7 @@ from config.command_text import command_text
 from config.errors import InfraError
 from config.folders import cache_home
 from config.target import Target
-from infra.stack.failures import DamagedState, complaint
+from infra.stack.engine_events import DamagedState, complaint
 
 VERSION = version("pulumi-aws")
 """The version of the plugin: that of the package with which the program is written."""
@@ -80,7 +80,8 @@ def check_state(name: str, state: automation.Deployment) -> None:
         raise ForeignProvider(
             f"Pulumi's state of {name} is not gpuctl's: {problem}",
             "somebody may have changed it, so nothing was started;"
-            f" `gpuctl down {name}` finds the cluster by its tags, and removes it and that state",
+            f" {command_text('gpuctl down {}', name)}"
+            " finds the cluster by its tags, and removes it and that state",
         )
 
 

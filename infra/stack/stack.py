@@ -17,7 +17,7 @@ from config.command_text import command_text
 from config.errors import InfraError, Interrupted
 from config.progress import Progress, Reporter, silent
 from config.target import Target
-from infra.fleet import NO_CLAIMS, OUTPUT, Claims, Fleet
+from infra.fleet import NO_CLAIMS, OUTPUT, Claims, Fleet, read_fleet
 from infra.stack.changes import (
     INSTANCE,
     PLACEMENT_GROUP,
@@ -31,9 +31,9 @@ from infra.stack.changes import (
     refreshed,
 )
 from infra.stack.engine_command import EngineCommand
-from infra.stack.engine_events import EventWatch
-from infra.stack.failures import (
+from infra.stack.engine_events import (
     DamagedState,
+    EventWatch,
     Failure,
     PlanViolated,
     complaint,
@@ -277,7 +277,7 @@ class Stack:
                 outputs = self._selected().outputs()
             except StackNotFoundError:
                 return None
-        return Fleet.model_validate(outputs[OUTPUT].value) if OUTPUT in outputs else None
+        return read_fleet(outputs[OUTPUT].value, self.name) if OUTPUT in outputs else None
 
     def exists(self) -> bool:
         """Return whether Pulumi knows a resource of the cluster."""
@@ -437,7 +437,8 @@ class Stack:
         return Interrupted(
             f"interrupted: {len(left)} resources of {self.name} exist, {instances} of them"
             " instances",
-            f"run the same command again to continue, or `gpuctl down {self.name}` to remove them",
+            "run the same command again to continue, or"
+            f" {command_text('gpuctl down {}', self.name)} to remove them",
         )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from config.command_text import command_text
 from config.errors import GpuctlError, InputError, LabError
 from config.loading.load import load_cluster
 from lab.places import Places
@@ -59,8 +60,9 @@ def _recording(lab: Places) -> Iterator[None]:
 def _gpuctl(lab: Places, *words: str) -> None:
     done = subprocess.run([_COMMAND, *lab.options, *words], stdin=subprocess.DEVNULL, check=False)
     if done.returncode:
+        shown = command_text(f"gpuctl{' {}' * len(words)}", *words)
         raise LabError(
-            f"`gpuctl {' '.join(words)}` ended with exit code {done.returncode}",
+            f"{shown} ended with exit code {done.returncode}",
             "see its output above",
         )
 

@@ -1,7 +1,8 @@
-"""boto3 clients for a Target, and the conversion of AWS's errors to gpuctl's."""
+"""boto3 clients for a Target, concurrent requests, and AWS's errors as gpuctl's."""
 
 import os
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from threading import RLock
@@ -14,6 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConfigParseError,
     ConnectionError,
     EndpointConnectionError,
     HTTPClientError,
@@ -21,6 +23,7 @@ from botocore.exceptions import (
     NoRegionError,
     PartialCredentialsError,
     ProfileNotFound,
+    ProxyConnectionError,
     SSLError,
     SSOError,
     TokenRetrievalError,
@@ -36,14 +39,17 @@ from provision.aws.credentials import (
     AWS_FILES,
     load_credentials,
     unknown_profile,
+    unparsed_file,
     unusable_files,
     wrong_setting,
+    wrong_variables,
 )
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ssm import SSMClient
     from mypy_boto3_sts import STSClient
+
 
 ATTEMPTS = 8
 """The tries of a request before gpuctl reports throttling or a failure of AWS; up to 20 s between
@@ -241,12 +247,20 @@ def aws_errors(zone: str = "") -> Iterator[None]:
     except (EndpointConnectionError, ConnectionError, HTTPClientError) as error:
         raise _not_sent(error) from None  # its text may have the session token
     except (BotoCoreError, ResponseParserError) as error:
-        # The other lines are a response that nobody can read.
-        reason = str(error).partition("\n")[0].rstrip(":")
-        raise CloudError(
-            f"the request to AWS failed: {reason}",
-            "run `aws sts get-caller-identity` to see whether the AWS CLI fails too",
-        ) from error
+        raise _failed(error) from error
+
+
+def _failed(error: BotoCoreError | ResponseParserError) -> CloudError:
+    """Return the error for what botocore has no better class for."""
+    if isinstance(error, ConfigParseError):
+        return unparsed_file(str(getattr(error, "kwargs", {}).get("path")))
+    # The other lines are a response that nobody can read.
+    reason = str(error).partition("\n")[0].rstrip(":.")
+    named = " and ".join(wrong_variables(reason))
+    other = "run `aws sts get-caller-identity` to see whether the AWS CLI fails too"
+    return CloudError(
+        f"the request to AWS failed: {reason}", f"correct {named}" if named else other
+    )
 
 
 def _not_sent(error: BotoCoreError) -> CloudError:
@@ -257,10 +271,30 @@ def _not_sent(error: BotoCoreError) -> CloudError:
             "correct the access key ID or the session token, in their variables or in the profile",
             "NoCredentials",
         )
-    return CloudError(
-        f"AWS cannot be reached: {error}",
-        "set AWS_CA_BUNDLE to a file with the certificates that your network or its proxy uses"
-        if isinstance(error, SSLError)
-        else "check that the network is up and that the region's name is right",
-        "EndpointConnection",
-    )
+    hint = "check that the network is up and that the region's name is right"
+    proxies = [name for name in ("https_proxy", "HTTPS_PROXY") if os.environ.get(name)]
+    if isinstance(error, SSLError):
+        hint = (
+            "set AWS_CA_BUNDLE to a file with the certificates that your network or its proxy uses"
+        )
+    elif proxies and (isinstance(error, ProxyConnectionError) or "parse" in str(error)):
+        hint = f"correct or unset {proxies[0]}: AWS is reached through that proxy"
+    return CloudError(f"AWS cannot be reached: {error}", hint, "EndpointConnection")
+
+
+@contextmanager
+def request_pool(at_once: int) -> Iterator[ThreadPoolExecutor]:
+    """Yield a pool for `at_once` requests at a time; wait for all of them at the block's end.
+
+    After Ctrl-C it does not wait: a request to a service that throttles may retry for a minute.
+    """
+    pool = ThreadPoolExecutor(at_once, thread_name_prefix="ask")
+    try:
+        yield pool
+    except KeyboardInterrupt:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()

@@ -15,6 +15,8 @@ from botocore.exceptions import (
     CredentialRetrievalError,
     InvalidConfigError,
     PartialCredentialsError,
+    SSOError,
+    TokenRetrievalError,
 )
 
 from config.command_text import command_text
@@ -33,6 +35,7 @@ _LIST = "`aws configure list-profiles` names those that exist"
 _NO_CODE = "NoCredentials"
 _ROLES = ("assume-role", "assume-role-with-web-identity")
 """botocore's names for the credentials of roles, which it asks for at the first request."""
+_CONTAINER = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
 
 
 def load_credentials(session: botocore.session.Session) -> None:
@@ -45,24 +48,55 @@ def load_credentials(session: botocore.session.Session) -> None:
         _load(session)
     except EOFError as error:
         raise _no_code(session) from error
+    except (SSOError, TokenRetrievalError) as error:
+        name = _signed_in(session)
+        raise CloudError(
+            f"AWS sign-in: profile '{name}': {error}",
+            f"renew it: {command_text('aws sso login --profile {}', name)}",
+            "ExpiredToken",
+        ) from error
     except CredentialRetrievalError as error:
-        if not _program(session):
-            raise
-        said = str(error.kwargs.get("error_msg", "")).strip().splitlines()
-        raise _program_failed(session, f"failed: {said[0]}" if said else "failed") from error
-    except (InvalidConfigError, PartialCredentialsError) as error:
+        _explain(session, error)
+        raise
+    except PartialCredentialsError as error:
+        raise _half(session, error) from error
+    except InvalidConfigError as error:
         raise _unusable(session, str(error).rstrip(".")) from error
     except OSError as error:
-        why = error.strerror or str(error)
-        if _program(session) and error.filename:
-            raise _program_failed(session, f"cannot be run: {error.filename}: {why}") from error
-        raise _unusable(session, f"{error.filename or 'a file'} cannot be read: {why}") from error
+        raise _unreadable(session, error) from error
     except (ValueError, TypeError, AttributeError) as error:  # its output is no object of JSON
         if _program(session):
             raise _program_failed(session, "prints no JSON object, as it must") from error
         if isinstance(error, ValueError):
             raise wrong_setting(error) from error
         raise
+
+
+def _explain(session: botocore.session.Session, error: CredentialRetrievalError) -> None:
+    """Raise the error about a container's address or a program; return for another source."""
+    if error.kwargs.get("provider") == "container-role":
+        raise _refused_address(error) from error
+    if _program(session):
+        said = str(error.kwargs.get("error_msg", "")).strip().splitlines()
+        raise _program_failed(session, f"failed: {said[0]}" if said else "failed") from error
+
+
+def _unreadable(session: botocore.session.Session, error: OSError) -> CloudError:
+    """Return the error about a program or a file that the system refuses."""
+    why = error.strerror or str(error)
+    if _program(session) and error.filename:
+        return _program_failed(session, f"cannot be run: {error.filename}: {why}")
+    return _unusable(session, f"{error.filename or 'a file'} cannot be read: {why}")
+
+
+def _half(session: botocore.session.Session, error: PartialCredentialsError) -> CloudError:
+    """Return the error about one key without the other."""
+    if error.kwargs.get("provider") != "env":
+        return _unusable(session, str(error).rstrip("."))
+    missing = str(error.kwargs.get("cred_var"))
+    return CloudError(
+        f"AWS_ACCESS_KEY_ID is set, and {missing} is not", "set both, or neither", _NO_CODE
+    )
 
 
 def _load(session: botocore.session.Session) -> None:
@@ -85,8 +119,44 @@ def wrong_setting(error: ValueError) -> CloudError:
         for name, value in os.environ.items()
         if name.startswith("AWS_") and wrong & {value, *re.split("[:/]+", value)}
     ]
+    if said.startswith("Unsupported host"):
+        named = [_CONTAINER[0]]
     where = " and ".join(named) or "the AWS_ variable, or the line of the AWS files, that has it"
     return CloudError(f"a setting for AWS is wrong: {said}", f"correct {where}", _NO_CODE)
+
+
+def wrong_variables(text: str) -> list[str]:
+    """Return the variables for AWS whose value botocore's text has, except names of places."""
+    words = set(re.split(r"[\s,;'\"]+|[.:](?:\s|$)", text))
+    places = ("AWS_REGION", "AWS_DEFAULT_REGION", *_PROFILE_VARIABLES)
+    return [
+        name
+        for name, value in os.environ.items()
+        if name.startswith("AWS_") and name not in places and value and value in words
+    ]
+
+
+def unparsed_file(path: str) -> CloudError:
+    """Return the error about a file of AWS's settings that is not in their format."""
+    named = [variable for variable, file in _files() if os.environ.get(variable) == path]
+    by = f", which {named[0]} names," if named else ""
+    return CloudError(
+        f"{path}{by} is not in the format of AWS's settings",
+        "correct it: `[profile NAME]` and `name = value`, each on one line and each name once",
+        _NO_CODE,
+    )
+
+
+def _refused_address(error: CredentialRetrievalError) -> CloudError:
+    named = next((name for name in _CONTAINER if os.environ.get(name)), _CONTAINER[0])
+    said = str(error.kwargs.get("error_msg", error))
+    for words in ("Error retrieving metadata: ", "Received error when attempting to retrieve "):
+        said = said.removeprefix(words).removeprefix("container metadata: ")
+    return CloudError(
+        f"the address in {named} gives no credentials: {said}",
+        f"correct or unset {named}; outside of a container nothing needs it",
+        _NO_CODE,
+    )
 
 
 def unknown_profile(name: str) -> CloudError:
@@ -139,6 +209,13 @@ def _check_terminal(session: botocore.session.Session) -> None:
 
 def _name(session: botocore.session.Session) -> str:
     return str(session.get_config_variable("profile") or "default")
+
+
+def _signed_in(session: botocore.session.Session) -> str:
+    """Return the profile that `aws sso login` is for: that of the role's source."""
+    settings = session.get_scoped_config()
+    has_own = any(name.startswith("sso_") for name in settings)
+    return _name(session) if has_own else str(settings.get("source_profile", _name(session)))
 
 
 def _program(session: botocore.session.Session) -> str:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from config.cluster.resolved import CLUSTER_TAG, ID_TAG, OWNER_TAG
 from config.errors import CloudError
 from config.target import Target
-from provision.aws.clients import DENIED, aws_errors, client
-from provision.aws.concurrency import request_pool
+from provision.aws.clients import DENIED, aws_errors, client, request_pool
 from provision.aws.guardduty import ENDPOINT, GROUP, find_managed
 from provision.aws.iam_roles import identities
 

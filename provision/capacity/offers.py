@@ -14,8 +14,7 @@ from config.command_text import command_text
 from config.errors import CloudError, InputError
 from config.quantities import money
 from config.target import Target
-from provision.aws.clients import aws_errors, client
-from provision.aws.concurrency import request_pool
+from provision.aws.clients import aws_errors, client, request_pool
 from provision.aws.instance_types import offers
 
 if TYPE_CHECKING:

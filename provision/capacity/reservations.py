@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import Reservation, Resolved
+from config.command_text import command_text
 from config.errors import CloudError, InputError
 from config.polling import Timeouts, poll
 from config.progress import Progress, Reporter
@@ -51,7 +52,8 @@ def find_reservation(
     if home is not None and zone != home:
         raise InputError(
             f"capacity.id: {reservation.id} is in {zone}, the cluster in {home} {_REFUSED}",
-            f"name one in {home}, or remove the cluster first: `gpuctl down {cluster.name}`",
+            f"name one in {home}, or remove the cluster first:"
+            f" {command_text('gpuctl down {}', cluster.name)}",
         )
     _check_time(cluster, raw, reservation)
     if raw["State"] == "active":
@@ -95,7 +97,8 @@ def await_reservation(
         raise CloudError(
             f"{reservation.id} {problem}, {timeouts.most_s / 60:.0f} minutes after the first"
             " request",
-            f"repeat the command later; `gpuctl capacity {resolved.instance_type.name}` shows its"
+            "repeat the command later;"
+            f" {command_text('gpuctl capacity {}', resolved.instance_type.name)} shows its"
             " places",
             "ReservationCapacityExceeded",
         )

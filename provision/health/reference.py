@@ -6,7 +6,7 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from config.generated_page import GeneratedPage
+from config.generated_page import GeneratedPage, merged_rows
 from config.xid import UNKNOWN, XIDS
 from provision.health.rules import DEEP_RULES, RULES
 from provision.health.rules.gpus import XID_SEVERITIES
@@ -22,7 +22,9 @@ def reference() -> str:
         when = "yes" if rule.is_short else "" if rule in RULES else "`--deep` alone"
         lines.append(f"| `{rule.id}` | {rule.reads} | {rule.expects} | {rule.severity} | {when} |")
     lines += ["\n## Remedies and sources\n", "| rule | remedy | source |", "| --- | --- | --- |"]
-    lines += [f"| `{rule.id}` | {rule.remedy} | {rule.source} |" for rule in (*RULES, *DEEP_RULES)]
+    lines += merged_rows(
+        (f"`{rule.id}`", f"{rule.remedy} | {rule.source}") for rule in (*RULES, *DEEP_RULES)
+    )
     return "\n".join([*lines, *_xid_errors()]) + "\n"
 
 

@@ -1,17 +1,15 @@
 """The status of a cluster of hosts: its record, and which machines answer now."""
 
-import asyncio
 from collections.abc import Iterator, Mapping
 
+from config.command_text import command_text
 from config.errors import GpuctlError
-from nodes.fanout import on_each
-from nodes.inventory import Inventory, Node
-from nodes.kept_connections import connect
-from provision.state.hosts_record import HostsRecord
+from config.event_loop import run_in_loop
+from nodes.inventory import Node
+from provision.hosts.people import ask_for_keys, keys_in, names_of
+from provision.state.record import HostsRecord
 from provision.state.store import ClusterStore
 from provision.status import ClusterStatus, NodeStatus
-
-ASK_S = 10.0
 
 
 def status_of(name: str, store: ClusterStore) -> ClusterStatus:
@@ -19,8 +17,12 @@ def status_of(name: str, store: ClusterStore) -> ClusterStatus:
     record = store.hosts_record(name)
     assert record is not None
     nodes: tuple[NodeStatus, ...] = ()
+    users: tuple[str, ...] = ()
     if record.status == "ready":
-        nodes = asyncio.run(_ask(store.whole_inventory(name), record.out))
+        inventory = store.whole_inventory(name)
+        answers = run_in_loop(ask_for_keys(inventory))
+        nodes = tuple(_node(node, record.out, answers[node.rank]) for node in inventory.nodes)
+        users = names_of(keys_in(answers))
     return ClusterStatus(
         name=name,
         id=record.id,
@@ -30,25 +32,17 @@ def status_of(name: str, store: ClusterStore) -> ClusterStatus:
         nodes=nodes,
         since=record.created.isoformat(timespec="seconds"),
         problems=tuple(_problems(record)),
+        users=users,
     )
 
 
-async def _ask(inventory: Inventory, out: Mapping[str, str]) -> tuple[NodeStatus, ...]:
-    async with connect(inventory) as connections:
-
-        async def ask(node: Node) -> None:
-            await connections.run(node, "true", timeout=ASK_S)
-
-        answers = await on_each(inventory.nodes, ask)
-    return tuple(
-        NodeStatus(
-            name=node.name,
-            instance_id=node.instance_id,
-            state=_state(node, out, answers[node.rank]),
-            private_ip=node.private_ip,
-            reason=out.get(node.name, ""),
-        )
-        for node in inventory.nodes
+def _node(node: Node, out: Mapping[str, str], answer: object) -> NodeStatus:
+    return NodeStatus(
+        name=node.name,
+        instance_id=node.instance_id,
+        state=_state(node, out, answer),
+        private_ip=node.private_ip,
+        reason=out.get(node.name, ""),
     )
 
 
@@ -62,5 +56,5 @@ def _problems(record: HostsRecord) -> Iterator[str]:
     if record.problem:
         yield f"{record.problem}; repeat `gpuctl up`"
     for name, why in record.out.items():
-        back = f"gpuctl heal {record.name} --return {name}"
-        yield f"{name} is out of service: {why}; mend it, then `{back}`"
+        back = command_text("gpuctl heal {} --return {}", record.name, name)
+        yield f"{name} is out of service: {why}; mend it, then {back}"

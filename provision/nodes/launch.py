@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from config.catalogue.aws_codes import aws_code
 from config.cluster.resolved import Resolved
+from config.command_text import command_text
 from config.errors import CloudError, GpuctlError, InfraError, Interrupted
 from config.progress import Progress, Reporter
 from config.target import Target
@@ -186,7 +187,7 @@ class FleetLaunch:
                 except GpuctlError as left:
                     outcome = (
                         f"new nodes could not be removed ({left.message}) and are still billed:"
-                        f" remove the cluster with `gpuctl down {cluster.name}`"
+                        f" remove the cluster with {command_text('gpuctl down {}', cluster.name)}"
                     )
                 else:
                     outcome = f"the {stay} nodes that ran before keep running"
@@ -252,7 +253,7 @@ class FleetLaunch:
         rate = "" if cost is None else f" and may cost up to ${cost:,.2f} an hour"
         return (
             f"what was created could not be removed{rate} ({left.message}):"
-            f" remove it with `gpuctl down {self.resolved.cluster.name}`"
+            f" remove it with {command_text('gpuctl down {}', self.resolved.cluster.name)}"
         )
 
     def _destroy(self, report: Reporter) -> None:

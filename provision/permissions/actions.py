@@ -175,7 +175,7 @@ NEEDS = (
     ),
     _own("up", "iam:CreateServiceLinkedRole", "spot"),
     _own("up extend", "CreateTags"),  # when machines end (provision/aws/instances.py)
-    # Nodes that boot (provision/setup, provision/aws/topology.py).
+    # Nodes that boot (provision/setup, provision/aws/instances.py).
     _own("up", "GetConsoleOutput DescribeInstances"),
     _own("up", "DescribeInstanceTopology", optional="ranks are in the order of launch"),
     _own("up", "ssm:DescribeInstanceInformation", "ssm"),

@@ -16,7 +16,7 @@ from config.target import Target
 from provision.aws.account import Caller
 from provision.aws.clients import DENIED, aws_errors, client
 from provision.permissions.actions import optional
-from provision.permissions.boundary import BOUNDARY, CREATE, boundary_arn
+from provision.permissions.policy import BOUNDARY, CREATE, boundary_arn
 
 _ASSUMED = re.compile(r"arn:([^:]+):sts::(\d+):assumed-role/([^/]+)/.*")
 _NO_ID = "0" * 17

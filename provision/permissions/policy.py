@@ -3,6 +3,12 @@
 Changes are limited to resources with the tag of gpuctl's clusters, and creations to requests that
 set it, as far as the Service Authorization Reference has condition keys for them
 (config/catalogue/iam_actions.py).
+
+The roles that gpuctl creates have a permissions boundary, the most that they may do. With a
+boundary, the right to create roles is not the right to become an administrator. AWS allows an
+action only if the role's policies and its boundary both allow it ("Permissions boundaries for IAM
+entities", IAM User Guide,
+https://docs.aws.amazon.com/IAM/latest/UserGuide/access_policies_boundaries.html, 2026-11-26).
 """
 
 import json
@@ -10,9 +16,46 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from config.bucket import ACTIONS, Bucket
-from config.catalogue.iam_actions import ACTION_SCOPES, LINKED_ROLES, is_change, resource_arn
+from config.catalogue.iam_actions import (
+    ACTION_SCOPES,
+    LINKED_ROLES,
+    POLICY,
+    is_change,
+    resource_arn,
+)
 from config.cluster.resolved import CLUSTER_TAG
-from provision.permissions.boundary import BOUNDARY
+from config.command_text import command_text
+from config.target import Target
+from provision.aws.account import Caller
+from provision.aws.clients import call_unless_gone, client
+
+BOUNDARY = "gpuctl-boundary"
+"""The name of the managed policy that an administrator creates once per account."""
+
+_COMMAND = "aws iam create-policy --policy-name {} --policy-document file://boundary.json"
+CREATE = (
+    f"`gpuctl iam-policy --boundary > boundary.json` prints it, and an administrator creates it"
+    f" once: {command_text(_COMMAND, BOUNDARY)}"
+)
+"""The remedy if the account has no boundary."""
+
+
+def boundary_document() -> dict[str, Any]:
+    """Return the boundary as a policy document: what Session Manager's agent needs, and no more."""
+    return POLICY
+
+
+def boundary_arn(who: Caller) -> str:
+    """Return the ARN that the boundary has in the caller's account."""
+    return f"arn:{who.arn.split(':')[1]}:iam::{who.account}:policy/{BOUNDARY}"
+
+
+def find_boundary(target: Target, who: Caller) -> str:
+    """Return the ARN of the account's boundary, empty if it has none; CloudError if AWS refuses."""
+    iam, arn = client(target, "iam"), boundary_arn(who)
+    policy = call_unless_gone(lambda: iam.get_policy(PolicyArn=arn), ("NoSuchEntity",))
+    return arn if policy else ""
+
 
 LIMIT = 6144
 """The most characters of a managed policy, without white space ("IAM and AWS STS quotas",

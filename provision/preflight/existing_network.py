@@ -143,7 +143,7 @@ def check_same_network(cluster: Cluster, before: Resolved | None) -> None:
     raise InputError(
         f"network.{'subnet' if now.subnet else 'vpc'}: cluster '{cluster.name}' was created"
         f" {where}, and cannot move",
-        f"remove it first: `gpuctl down {cluster.name}`",
+        f"remove it first: {command_text('gpuctl down {}', cluster.name)}",
     )
 
 
@@ -152,13 +152,13 @@ def _dns_problems(network: Vpc, cluster: Cluster) -> list[InputError]:
 
     "Mounting on Amazon EC2 with a DNS name" (EFS User Guide, 2026-11-20).
     """
-    modify = f"`aws ec2 modify-vpc-attribute --vpc-id {network.vpc}"
+    modify = "aws ec2 modify-vpc-attribute --vpc-id {} --enable-dns-"
     problems, shared = [], cluster.storage.shared
     if not network.has_dns:
         problems.append(
             InputError(
                 f"network.vpc: {network.vpc} has no DNS support, so nodes could not resolve names",
-                f"{modify} --enable-dns-support`",
+                command_text(f"{modify}support", network.vpc),
             )
         )
     if shared is not None and shared.type == "efs" and not network.has_names:
@@ -166,7 +166,7 @@ def _dns_problems(network: Vpc, cluster: Cluster) -> list[InputError]:
             InputError(
                 f"network.vpc: {network.vpc} has no DNS hostnames, so nodes could not find the EFS"
                 " of storage.shared",
-                f"{modify} --enable-dns-hostnames`",
+                command_text(f"{modify}hostnames", network.vpc),
             )
         )
     return problems
@@ -245,7 +245,7 @@ def _node_subnets(
             gone = InputError(
                 f"network.vpc: {network.vpc} no longer has {named}, the subnet of cluster"
                 f" '{cluster.name}'",
-                f"remove the cluster: `gpuctl down {cluster.name}`",
+                f"remove the cluster: {command_text('gpuctl down {}', cluster.name)}",
             )
             return [], [gone]
         return [subnet], _subnet_problems(subnet, needs, route, needed)

@@ -18,7 +18,6 @@ from config.cluster.resolved import CLUSTER_TAG, ID_TAG, ExistingStorage, Resolv
 from config.command_text import command_text
 from config.errors import CloudError, InputError
 from config.target import Target
-from infra.program.shared_storage import PORTS
 from provision.aws.clients import aws_errors, client
 
 if TYPE_CHECKING:
@@ -237,7 +236,7 @@ def _opens_all(storage: FoundStorage, groups: Sequence[str], admits: Callable[[A
             or (rule["IpProtocol"] == "tcp" and rule["FromPort"] <= first <= last <= rule["ToPort"])
             for rule in rules
         )
-        for first, last in PORTS[storage.shared.type]
+        for first, last in storage.shared.ports
     )
 
 
@@ -253,8 +252,7 @@ def _names(group: str, rule: Any) -> bool:
 
 def _not_admitted(storage: FoundStorage, zone: str, subnet: str) -> InputError:
     ports = [
-        str(first) if first == last else f"{first}-{last}"
-        for first, last in PORTS[storage.shared.type]
+        str(first) if first == last else f"{first}-{last}" for first, last in storage.shared.ports
     ]
     own = storage.groups[zone]
     if not own:

@@ -2,14 +2,17 @@
 
 from typing import Any
 
-from config.catalogue.session_manager import ACTIONS
+from config.catalogue.iam_actions import ACTIONS
 from config.cluster.cluster_file import Cluster
+from config.command_text import command_text
 from config.errors import InputError
 from config.target import Target
 from provision.aws.account import Caller
 from provision.aws.clients import aws_errors, call_unless_gone, client
-from provision.permissions.boundary import find_boundary
 from provision.permissions.check import RoleOfNodes
+from provision.permissions.policy import find_boundary
+
+_ADD_ROLE = "aws iam add-role-to-instance-profile --instance-profile-name {} --role-name {}"
 
 
 def find_role(cluster: Cluster, target: Target, who: Caller) -> RoleOfNodes:
@@ -33,8 +36,7 @@ def find_role(cluster: Cluster, target: Target, who: Caller) -> RoleOfNodes:
     if not roles:
         raise InputError(
             f"instance_profile: '{name}' has no role",
-            "an administrator adds one: `aws iam add-role-to-instance-profile"
-            f" --instance-profile-name {name} --role-name {name}`",
+            f"an administrator adds one: {command_text(_ADD_ROLE, name, name)}",
         )
     return RoleOfNodes(role=str(roles[0]["Arn"]))
 

@@ -9,6 +9,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
 
+import botocore.session
+
 from config.catalogue.image_software import kernel_of
 from config.catalogue.instance_types import BASTION_TYPE, BEFORE_TURING, NAT_PRICE_USD_H
 from config.cluster.cluster_file import Cluster
@@ -24,12 +26,14 @@ from config.cluster.resolved import (
     Reservation,
     Resolved,
 )
+from config.command_text import command_text
 from config.errors import CloudError, InputError
-from config.target import Target
+from config.target import NO_AWS_FILES, Target
+from config.yaml.hints import names_hint
 from infra.program.interface_layout import interfaces
 from infra.program.user_data import LONGEST_SOURCE, encode, insert_mount_source
 from provision.aws.account import Caller, check_account, expiry_warning, owner_tag
-from provision.aws.concurrency import request_pool
+from provision.aws.clients import request_pool
 from provision.aws.instance_types import availability_zones
 from provision.aws.machine_images import OPEN_DRIVER
 from provision.billing.prices import Price, catalogue_price, check_budget
@@ -45,13 +49,12 @@ from provision.preflight.existing_storage import (
     storage_zones,
 )
 from provision.preflight.image_software import software_warnings
-from provision.preflight.launch_pins import keep_launch_fields, machine_fields
-from provision.preflight.new_bastion import add_granted_keys
 from provision.preflight.problems import Problems
 from provision.preflight.quotas import check_vcpus
-from provision.preflight.region import check_region
+from provision.preflight.replacements import keep_launch_fields, machine_fields
 from provision.preflight.requests import Requests, send_requests
 from provision.preflight.ssh_access import (
+    add_granted_keys,
     check_access,
     check_addresses,
 )
@@ -59,6 +62,24 @@ from provision.setup.nodes_key import public_keys
 from provision.setup.session_manager import check_plugin
 from provision.state.record import ClusterRecord
 from provision.state.store import ClusterStore
+
+
+def check_region(region: str) -> None:
+    """Raise InputError for a region that AWS does not have, as far as boto3 knows its regions.
+
+    No request can be sent there: AWS has no address of such a name, and a proxy or the lab answers
+    with a page of HTML.
+    """
+    session = botocore.session.Session(NO_AWS_FILES)
+    known = {
+        name
+        for partition in session.get_available_partitions()
+        # STS is in the same regions as EC2, whose model of 8 MB would be read for this list.
+        for name in session.get_available_regions("sts", partition)
+    }
+    if region not in known:
+        raise InputError(f"AWS has no region '{region}'", names_hint(region, sorted(known)))
+
 
 _QUOTAS = "servicequotas:GetServiceQuota and servicequotas:ListServiceQuotas"
 _SIMULATE = "iam:SimulatePrincipalPolicy"
@@ -90,7 +111,7 @@ def resolve(cluster: Cluster, store: ClusterStore, *, refresh: bool = False) -> 
 
     A cluster that exists keeps its zone, its AMIs and its `ssh_from`, unless the file changed
     there. It also keeps the settings that its machines were launched with
-    (provision/preflight/launch_pins.py), unless `refresh`. Raises InputError or CloudError with
+    (provision/preflight/replacements.py), unless `refresh`. Raises InputError or CloudError with
     one line per problem.
     """
     target = store.target
@@ -378,7 +399,8 @@ def _last_record(cluster: Cluster, store: ClusterStore) -> ClusterRecord | None:
     if record is not None and record.region != target.region:
         raise InputError(
             f"cluster '{cluster.name}' is in {record.region}, not in {target.region}",
-            f"choose another name, or remove it first: `gpuctl down {cluster.name}`",
+            "choose another name, or remove it first:"
+            f" {command_text('gpuctl down {}', cluster.name)}",
         )
     return record
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from config.catalogue.instance_types import BASTION_TYPE, catalogue
 from config.cluster.cluster_file import Cluster
 from config.cluster.resolved import CLUSTER_TAG, InstanceType
+from config.command_text import command_text
 from config.errors import CloudError, InputError
 from provision.aws.clients import aws_errors
 
@@ -121,11 +122,13 @@ def _named(quota: AppliedQuota) -> str:
 
 
 def _ask_for(quota: AppliedQuota, value: int, ask: Clients) -> str:
-    return (
-        f"ask for {value} or more: `aws service-quotas request-service-quota-increase"
-        f" --service-code {quota.service} --quota-code {quota.code} --desired-value {value}"
-        f" --region {ask.ec2.meta.region_name}`"
+    command = (
+        "aws service-quotas request-service-quota-increase --service-code {} --quota-code {}"
+        " --desired-value {} --region {}"
     )
+    region = ask.ec2.meta.region_name
+    shown = command_text(command, quota.service, quota.code, value, region)
+    return f"ask for {value} or more: {shown}"
 
 
 def _vcpu_quota(quotas: Any, instance_type: str, spot: bool) -> AppliedQuota:

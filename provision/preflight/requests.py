@@ -20,9 +20,9 @@ from provision.permissions.check import Missing, RoleOfNodes, missing_permission
 from provision.preflight.existing_buckets import check_buckets, check_reads
 from provision.preflight.existing_network import Vpc, find_network
 from provision.preflight.existing_storage import FoundStorage, find_storage
-from provision.preflight.launch_pins import sent_user_data
 from provision.preflight.node_role import check_sessions, find_role
 from provision.preflight.quotas import Clients, check_elastic_ips, check_vpcs
+from provision.preflight.replacements import sent_user_data
 from provision.preflight.ssh_access import needed_elastic_ips, ssh_source_range
 
 if TYPE_CHECKING:

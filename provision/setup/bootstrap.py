@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from config.cluster.resolved import Resolved
 from config.errors import BrokenNodes, GpuctlError, NodeError
+from config.event_loop import run_in_loop
 from config.progress import Progress, Reporter
 from config.target import Target
 from infra.fleet import Fleet
@@ -16,7 +17,7 @@ from nodes.answers import Unreachable
 from nodes.inventory import Bastion, Inventory, Node
 from nodes.ssh import Connections, connect
 from provision.aws.clients import client
-from provision.aws.topology import add_topology
+from provision.aws.instances import add_topology
 from provision.health.facts import NodeFacts
 from provision.health.gather import ask, script
 from provision.health.model import Expected
@@ -24,12 +25,11 @@ from provision.setup.lease.units import NODES, idle_files, list_nodes
 from provision.setup.machines import BASTION
 from provision.setup.node_hardware import read as read_hardware
 from provision.setup.node_hardware import script as probe
-from provision.setup.node_health import expectation, folders
+from provision.setup.node_health import broken, expectation, folders, judge
 from provision.setup.node_setup import Rebooting, wait_for_cloud_init
 from provision.setup.nodes_key import NodesKey, ask_for_nodes_key
 from provision.setup.reach import reach_every_node
 from provision.setup.session_manager import Agents
-from provision.setup.verdict import broken, judge
 from provision.state.host_keys import BootingMachine, BootWatch, KnownHosts, boot_limit_s
 from provision.state.shared import cluster_folder
 
@@ -91,14 +91,14 @@ def bootstrap(
     ec2 = client(target, "ec2")
     try:
         parts = (agents, expected, questions, is_patient, key, resolved.nodes_public_key)
-        nodes = asyncio.run(_bootstrap(inventory, ec2, parts, report))
+        nodes = run_in_loop(_bootstrap(inventory, ec2, parts, report))
     except BaseExceptionGroup as errors:
         ours = errors.subgroup(GpuctlError)
         if ours is None:
             raise
         raise _first_error(ours) from None
     if inventory.bastion is not None and idle_files(resolved.cluster, NODES):
-        asyncio.run(_list_nodes_on_bastion(inventory))
+        run_in_loop(_list_nodes_on_bastion(inventory))
     nodes = add_topology(ec2, inventory.cluster, nodes, report)
     return inventory.model_copy(update={"nodes": nodes})
 

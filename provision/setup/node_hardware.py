@@ -6,7 +6,11 @@ the image which launchers exist.
 
 import re
 
+from pydantic import ValidationError
+
 from config.cluster.job_software import INSTALLED, JOB_SOFTWARE
+from config.errors import NodeError
+from config.foreign import first_mistake
 from nodes.inventory import Node
 
 _SCRIPT = r"""
@@ -36,11 +40,18 @@ for launcher in mpirun mpiexec.hydra mpirun.mpich /opt/amazon/openmpi*/bin/mpiru
     say launcher "$(tr -s '\n ' ' ' <<< "$version" | cut -c -400)"
   fi
 done
+# A user's podman makes folders even to say its version.
+own=$(mktemp -d)
 for runtime in podman docker; do
   if path=$(command -v "$runtime"); then
-    say software "$runtime" "$("$path" --version < /dev/null | head -n 1)"
+    version=$(HOME=$own TMPDIR=$own XDG_RUNTIME_DIR=$own "$path" --version < /dev/null | head -n 1)
+    say software "$runtime" "$version"
   fi
 done
+rm -rf "$own"
+say software driver "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)"
+nccl=$(ldconfig -p | awk '/libnccl\.so\.2 / { print $NF; exit }')
+[ -z "$nccl" ] || say software nccl "$(basename "$(readlink -f "$nccl")")"
 for program in PROGRAMS; do
   command -v "$program" > /dev/null && say program "$program"
 done
@@ -80,9 +91,10 @@ def read(node: Node, answer: str) -> Node:
     """Return the node with the properties in the script's output; skip lines of login profiles.
 
     The properties are `efa`, `hcas`, `interface` and `software`. Of several launchers of one MPI
-    implementation the first counts; PATH comes first.
+    implementation the first counts; PATH comes first. Raises NodeError for a value that no node
+    has: a job may be root there.
     """
-    efa, interface = 0, ""
+    efa, interface = "0", ""
     hcas: list[str] = []
     software: dict[str, str] = {}
     for line in answer.splitlines():
@@ -91,7 +103,7 @@ def read(node: Node, answer: str) -> Node:
         if mark or not value:
             continue
         if kind == "efa":
-            efa = int(value)
+            efa = value
         elif kind == "interface":
             interface = value.strip()
         elif kind == "hca":
@@ -99,7 +111,13 @@ def read(node: Node, answer: str) -> Node:
         else:
             _add_software(software, kind, value)
     hardware = {"efa": efa, "hcas": tuple(hcas), "interface": interface, "software": software}
-    return node.model_copy(update=hardware)
+    try:
+        return Node.model_validate({**node.model_dump(), **hardware})
+    except ValidationError as error:
+        raise NodeError(
+            f"{node.name} ({node.private_ip}) describes itself wrongly: {first_mistake(error)}",
+            "inspect the node with `gpuctl ssh`",
+        ) from None
 
 
 def _add_software(software: dict[str, str], kind: str, value: str) -> None:
@@ -108,7 +126,7 @@ def _add_software(software: dict[str, str], kind: str, value: str) -> None:
         _add_launcher(software, value)
     elif kind == "module":
         software[name] = version.strip() or INSTALLED
-    elif kind == "program":
+    elif kind == "program" and name in _PROGRAMS:
         software.setdefault(_PROGRAMS[name], INSTALLED)
     elif kind == "software" and (number := _VERSION.search(version)):
         software[name] = number[0]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from config.cluster.resolved import Resolved
 from config.errors import GpuctlError, InputError, NodeError
+from config.event_loop import run_in_loop
 from config.target import Target
 from nodes.identity import cluster_key, has_cluster_key
 from nodes.inventory import Inventory, Node
@@ -40,9 +41,14 @@ class NodesKey:
     is_from_node: bool = False
 
 
+def nodes_key_path(folder: Path) -> Path:
+    """Return the path of this machine's copy of the key between the nodes."""
+    return folder / "nodes_ed25519"
+
+
 def ensure_nodes_key(folder: Path, cluster: str) -> NodesKey:
     """Return this machine's key for the nodes; make it if it is not there."""
-    path = folder / "nodes_ed25519"
+    path = nodes_key_path(folder)
     public = ensure_key(path, f"gpuctl {cluster} nodes")
     return NodesKey(path.read_text(encoding="ascii"), public)
 
@@ -54,7 +60,7 @@ def nodes_key(inventory: Inventory, public: str) -> NodesKey:
     """
     if has_cluster_key(inventory.folder):
         return ensure_nodes_key(inventory.folder, inventory.cluster)
-    return asyncio.run(_read(inventory, public))
+    return run_in_loop(_read(inventory, public))
 
 
 async def _read(inventory: Inventory, public: str) -> NodesKey:

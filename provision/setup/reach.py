@@ -3,6 +3,7 @@
 import shlex
 from typing import TYPE_CHECKING
 
+from config.command_text import command_text
 from config.errors import NodeError
 from config.progress import Progress, Reporter
 from nodes.inventory import Inventory
@@ -18,8 +19,9 @@ _AT_ONCE = 16
 
 # Prints a line for each address of standard input: the address, and ssh's last error if it failed.
 _SCRIPT = """
+export USER=$(id -un)
 reach() {
-    while ! said=$(ssh -n -o BatchMode=yes -o ConnectTimeout=5 "root@$1" true 2>&1); do
+    while ! said=$(ssh -n -o BatchMode=yes -o ConnectTimeout=5 "$USER@$1" true 2>&1); do
         if [ $SECONDS -ge "$PATIENCE" ]; then
             echo "$1 $(echo "${said:-it said nothing}" | tail -n 1)"
             return
@@ -62,8 +64,9 @@ async def reach_every_node(
             lines.append(f"{head.name} cannot reach {node.name} ({address}) by ssh: {complaint}")
     lines += [f"{head.name} did not try to reach {node.name}" for node in left.values()]
     if lines:
+        command = "gpuctl ssh {} {} -- ssh ADDRESS true"
         raise NodeError(
             "\n".join(lines),
-            f"try `gpuctl ssh {inventory.cluster} {head.name} -- ssh ADDRESS true`; the security"
-            " group and the image's firewall must let nodes reach each other",
+            f"try {command_text(command, inventory.cluster, head.name)}; the security group"
+            " and the image's firewall must let nodes reach each other",
         )

@@ -1,15 +1,19 @@
-"""A cluster's record: the cluster as it was last planned, its lease, and who has access."""
+"""A cluster's record: the cluster as it was last planned, its lease, and who has access.
+
+A cluster of machines that people have (`hosts`) has one of another form.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, StringConstraints
+from pydantic import AwareDatetime, Field, StringConstraints
 
 from config.cluster.cluster_file import REGION, ZONE
+from config.cluster.hosts_file import HostsCluster
 from config.cluster.resolved import Resolved
 from config.errors import InputError
-from config.identifiers import ClusterName
+from config.identifiers import ClusterName, NodeName
 from config.models import Value
 
 Status = Literal["creating", "ready", "failed", "destroying"]
@@ -108,3 +112,31 @@ def unknown_cluster(name: str, known: Iterable[str]) -> InputError:
         f"there is no cluster '{name}'",
         f"there are: {names}" if names else "`gpuctl up FILE` creates one",
     )
+
+
+HOSTS_RECORD = "hosts.json"
+
+
+class HostsRecord(Value):
+    """A cluster of hosts as gpuctl last wrote on its machines; on this machine alone.
+
+    `id` is in the mark on each machine. `problem` is the reason of a failure, in one line. `out`
+    are the nodes that are out of service, by name, each with the reason: no run gets them.
+    """
+
+    name: ClusterName
+    id: str
+    file: HostsCluster
+    created: AwareDatetime
+    status: Status
+    problem: str = ""
+    out: dict[NodeName, str] = Field(default={})
+
+    def now(self, status: Status, problem: str = "") -> "HostsRecord":
+        """Return the record with another status."""
+        return self.model_copy(update={"status": status, "problem": problem})
+
+
+def new_hosts_record(file: HostsCluster, cluster_id: str, created: datetime) -> HostsRecord:
+    """Return the record of a cluster on whose machines gpuctl is about to write."""
+    return HostsRecord(name=file.name, id=cluster_id, file=file, created=created, status="creating")

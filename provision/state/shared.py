@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from config.bucket import Changed
 from config.cluster.cluster_file import FORMS
 from config.cluster.resolved import ID_TAG
+from config.command_text import command_text
 from config.errors import InputError, StateError
 from config.files import write_whole
 from config.foreign import Malformed, parse_foreign
@@ -194,7 +195,8 @@ def malformed(where: str, why: str, name: str) -> InputError:
     return InputError(
         f"{where} of cluster '{name}' is malformed: {why}",
         "somebody else has written it: restore an earlier version, or remove it;"
-        f" `gpuctl down {name}` then finds the cluster by its tags and removes it",
+        f" {command_text('gpuctl down {}', name)}"
+        " then finds the cluster by its tags and removes it",
     )
 
 
@@ -237,7 +239,8 @@ def _adopt(name: str, text: str, target: Target, *, is_marked: bool) -> None:
             raise InputError(
                 f"cluster '{name}' of this machine is another one than '{name}' in"
                 f" {target.backend}",
-                f"remove this machine's without `backend` in your settings: `gpuctl down {name}`",
+                "remove this machine's without `backend` in your settings:"
+                f" {command_text('gpuctl down {}', name)}",
             )
         _clear(place)
     if not is_marked or before != now:

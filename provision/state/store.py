@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from config.command_text import command_text
 from config.errors import InputError, StateError
 from config.files import write_whole
 from config.foreign import first_mistake
@@ -21,8 +22,7 @@ from config.target import Target
 from nodes.inventory import Inventory, save
 from provision.state import shared
 from provision.state.cluster_lock import cluster_lock, is_locked
-from provision.state.hosts_record import HOSTS_RECORD, HostsRecord
-from provision.state.record import ClusterRecord, unknown_cluster
+from provision.state.record import HOSTS_RECORD, ClusterRecord, HostsRecord, unknown_cluster
 from provision.state.shared import SharedFiles, cluster_folder
 
 
@@ -223,13 +223,17 @@ class ClusterStore:
         except FileNotFoundError:
             raise InputError(
                 f"cluster '{name}' is not ready: its record says {record.status}",
-                f"`gpuctl up` finishes it, `gpuctl down {name}` removes it",
+                f"`gpuctl up` finishes it, {command_text('gpuctl down {}', name)} removes it",
             ) from None
         except ValidationError as error:
             raise self._malformed(shared.INVENTORY, first_mistake(error), name) from error
         if inventory.cluster != name or not inventory.nodes:
             of_another = inventory.cluster != name
             why = f"it is of {inventory.cluster}" if of_another else "it has no nodes"
+            raise self._malformed(shared.INVENTORY, why, name)
+        if self.hosts_record(name) is None and any(node.proxy for node in inventory.nodes):
+            # This machine runs the command. Only `up` of a file with `hosts` writes one.
+            why = "nodes that gpuctl rents have no command (`proxy`)"
             raise self._malformed(shared.INVENTORY, why, name)
         # The cluster may have been made on another machine, with another folder for its state.
         inventory = inventory.model_copy(update={"folder": folder})
@@ -282,5 +286,6 @@ class ClusterStore:
 def _unreadable(file: str, why: str, name: str) -> InputError:
     return InputError(
         f"the {file} cannot be read: {why.splitlines()[0]}",
-        f"move it away; `gpuctl down {name}` then finds the cluster by its tags and removes it",
+        f"move it away; {command_text('gpuctl down {}', name)}"
+        " then finds the cluster by its tags and removes it",
     )

@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import re
-import shutil
 import signal
 import sys
 from collections import Counter
@@ -22,7 +21,7 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app, main
 from cli.output import Output
-from cli.render.detach_hint import show_detached
+from cli.render.followed_run import show_detached
 from config.errors import InputError, NodeError, RunError
 from config.target import Target
 from engine.contract.event import Event
@@ -36,8 +35,6 @@ from operations.chosen_target import ChosenTarget
 from operations.lost_head import power_off_hint
 from operations.past_run import late_outputs
 from operations.runs import _first_event, follow_journal
-from operations.teardown import ending
-from provision.state.store import ClusterStore
 from tests.aws_calls import Answer, ApiCall
 from tests.cli.conftest import is_removed, remember
 from tests.cli.test_run import (
@@ -161,7 +158,15 @@ def test_detach_names_the_run_and_the_commands_that_follow(
         "With attach its ports (8888) are forwarded.",
     ]
     assert done.stderr == ""
-    assert gpuctl("stop", name).exit_code == 0
+    wrong = gpuctl("stop", name, "--grace", "soon").exception
+    assert isinstance(wrong, InputError)
+    assert wrong.message == (
+        "--grace is 'soon': it must be a whole number (at most 6 digits) and a unit: s, m, h or d"
+        " (30m, 8h)"
+    )
+    stopped = gpuctl("stop", name, "--grace", "1s")
+    assert stopped.exit_code == 0
+    assert f"{name} is stopped in 1s; its job has notice" in stopped.output
 
 
 def test_who_detaches_from_a_run_that_ends_its_cluster_hears_what_is_lost(
@@ -379,26 +384,6 @@ def test_wait_ends_with_the_runs_code_and_in_time(
         }
 
 
-def test_another_machine_finds_the_run_on_the_head(
-    cluster: Target,  # noqa: F811
-    detached: Callable[..., str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    name = detached("[ $DSTACK_NODE_RANK = 1 ] && exec sleep 1000; echo here; exit 5")
-    other = tmp_path / "other" / "gpuctl" / "aws"
-    shutil.copytree(cluster.state / "clusters", other / "clusters")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other"))
-    assert gpuctl("ps").stdout == "No run yet.\n"
-    unknown = gpuctl("attach", "train")
-    assert str(unknown.exception) == "there is no run train; no run was started yet"
-    done = gpuctl("attach", "job")
-    assert done.exit_code == 5
-    assert "[node0] here" in done.stdout.splitlines()
-    row = gpuctl("ps").stdout.splitlines()[1]
-    assert row.split()[:6] == [name, "demo", "2", "failed", "1", "5"]
-
-
 @pytest.mark.parametrize(
     ("typed", "code", "said"),
     [("detach\n", 130, "goes on on cluster demo"), ("what\ns\n", 130, ": stopped in ")],
@@ -508,14 +493,3 @@ def test_a_head_does_not_decide_whether_the_cluster_is_removed(
     done = gpuctl("attach", name)
     assert done.exit_code == 0, done.output
     assert is_removed(rented) == (ours == "destroy")
-
-
-def test_of_two_clients_one_removes_the_cluster(rented: Target, going: str) -> None:  # noqa: F811
-    with client("attach", going) as second:
-        with ending(
-            ClusterStore(rented).inventory("demo"), going, Output().progress()
-        ):  # the first client
-            second.read_until(f"-- another gpuctl ends run {going}: waiting for it\n")
-            ClusterStore(rented).forget("demo")
-        assert second.end() == 0, second.text
-    assert "-- cluster demo is removed already\n" in second.text

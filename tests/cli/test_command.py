@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from config.cluster.hosts_file import Host, HostsCluster
-from provision.state.hosts_record import HostsRecord
+from provision.state.record import HostsRecord
 from tests.engine.conftest import make_inventory
 from tests.interrupts import INTERRUPTIBLE, until_idle
 
@@ -65,6 +65,15 @@ def test_help_imports_nothing_heavy() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stderr == "[]\n"
+
+
+def test_plan_imports_the_program_while_it_waits_for_aws() -> None:
+    """The import of pulumi_aws takes seconds of a processor."""
+    program = "import sys, cli.commands.up, operations.rent; print('pulumi_aws' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
 
 
 def test_a_command_imports_no_other_command(tmp_path: Path) -> None:

@@ -295,6 +295,60 @@ def test_a_setting_that_boto3_cannot_read_is_one_line_with_its_variable(
     assert status("", **variables) == (f"a setting for AWS is wrong: {what}; correct {where}")
 
 
+@pytest.mark.parametrize(
+    ("variables", "error"),
+    [
+        (
+            {"AWS_ACCESS_KEY_ID": "AKIDME"},
+            "AWS_ACCESS_KEY_ID is set, and AWS_SECRET_ACCESS_KEY is not; set both, or neither",
+        ),
+        (
+            {"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://127.0.0.1:1/keys"},
+            "the address in AWS_CONTAINER_CREDENTIALS_FULL_URI gives no credentials: Could not"
+            ' connect to the endpoint URL: "http://127.0.0.1:1/keys"; correct or unset'
+            " AWS_CONTAINER_CREDENTIALS_FULL_URI; outside of a container nothing needs it",
+        ),
+        (
+            {**ANY_KEYS, "AWS_STS_REGIONAL_ENDPOINTS": "global"},
+            "the request to AWS failed: STS regional endpoints option global is invalid. Valid"
+            ' options are: "legacy", "regional"; correct AWS_STS_REGIONAL_ENDPOINTS',
+        ),
+        (
+            {**ANY_KEYS, "https_proxy": "http://127.0.0.1:1"},
+            'AWS cannot be reached: Failed to connect to proxy URL: "http://127.0.0.1:1"; correct'
+            " or unset https_proxy: AWS is reached through that proxy",
+        ),
+    ],
+)
+def test_a_variable_that_keeps_gpuctl_from_aws_is_named(
+    variables: dict[str, str], error: str, status: Status
+) -> None:
+    assert status("", **variables) == error
+
+
+@pytest.mark.parametrize("text", ["region us-east-1\n", "[default]\na = 1\na = 2\n"])
+def test_a_file_that_is_not_in_awss_format_is_named(
+    text: str, status: Status, tmp_path: Path
+) -> None:
+    assert status(text) == (
+        f"{tmp_path}/.aws/config is not in the format of AWS's settings; correct it: `[profile"
+        " NAME]` and `name = value`, each on one line and each name once"
+    )
+
+
+SSO = "sso_start_url = https://x\nsso_region = us-east-1\nsso_account_id = 1\nsso_role_name = r\n"
+
+
+def test_a_sign_in_that_is_over_is_renewed_for_the_profile_of_a_roles_source(
+    status: Status,
+) -> None:
+    config = f"[profile work]\n{SSO}[profile role]\n{SOME_ROLE}source_profile = work\n"
+    assert status(config, "--profile", "role") == (
+        "AWS sign-in: profile 'work': Error loading SSO Token: Token for https://x does not exist;"
+        " renew it: `aws sso login --profile work`"
+    )
+
+
 @pytest.mark.parametrize("variable", ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"])
 def test_a_file_in_nobodys_home_is_wrong_input(tmp_path: Path, variable: str) -> None:
     done = subprocess.run(

@@ -14,7 +14,7 @@ from cli.main import app
 from config.errors import CloudError
 from config.target import Target
 from engine.record.history import History
-from nodes.ssh_hosts import write_hosts
+from nodes.openssh import write_hosts
 from provision.aws.clients import client
 from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import KINDS

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from cli.main import app
-from config.exit_codes import ExitCode
+from config.errors import ExitCode
 from tests.cli.test_command import ROOT, gpuctl
 
 pytestmark = pytest.mark.slow

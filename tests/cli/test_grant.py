@@ -18,8 +18,7 @@ from config.errors import InputError, Interrupted, NodeError
 from config.target import Target
 from nodes.answers import Completed, Unreachable
 from nodes.inventory import Bastion, Node
-from nodes.keys import ensure_key, generate_pair
-from nodes.public_keys import parse_public_key
+from nodes.keys import ensure_key, generate_pair, parse_public_key
 from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
 from tests.connections import Connect, WithoutSsh
@@ -213,7 +212,7 @@ def test_what_is_no_key_is_refused_before_any_machine_is_asked(
     )
     assert refusal("grant", "demo", "bob") == (
         "there is no file 'bob', and no key of that name was granted;"
-        " gpuctl grant demo ~/.ssh/id_ed25519.pub"
+        " `gpuctl grant demo ~/.ssh/id_ed25519.pub`"
     )
     assert refusal("grant", "demo", OWN) == (
         "gpuctl demo is gpuctl's own key of cluster demo, which has access;"

@@ -139,15 +139,6 @@ def test_heal_replaces_what_is_not_fit(found: list[Finding], replaced: list[str]
     assert replaced == ["node2"]
 
 
-def test_heal_replaces_named_nodes_without_a_check(
-    found: list[Finding], replaced: list[str]
-) -> None:
-    found.append(finding("node2", "isolate"))
-    heal("node1", "node0", "node1", "--yes")
-    assert replaced == ["node1", "node0"]
-    assert str(heal("node7").exception) == "cluster demo has no node node7; it has node[0-2]"
-
-
 def test_heal_warns_before_it_replaces_the_head(found: list[Finding], replaced: list[str]) -> None:
     done = heal("node0", "node1", "--yes")
     assert "node0 is the head: what runs left there is lost with it" in done.stderr

@@ -18,7 +18,7 @@ from engine.contract.event import Event
 from engine.contract.head_events import RunStarted
 from engine.contract.names import HEALING, HELD, REMOVAL
 from engine.record.run_errors import RunGoesOn
-from engine.session import head_locks, session
+from engine.session import head, session
 from infra.stack.changes import Change, Plan
 from operations import rent
 from operations.chosen_target import ChosenTarget
@@ -120,7 +120,7 @@ def test_a_run_that_this_machine_does_not_know_is_named_too(rented: Target, tmp_
 
 def test_nothing_is_removed_while_another_client_makes_nodes_again(rented: Target) -> None:
     with a_run(rented.runs) as run:
-        with head_locks.hold(run.split()[1], INVENTORY, HEALING) as answer:
+        with head.hold(run.split()[1], INVENTORY, HEALING) as answer:
             assert answer == HELD
             refused = gpuctl("down", "demo", "--yes")
         assert str(refused.exception) == (
@@ -128,7 +128,7 @@ def test_nothing_is_removed_while_another_client_makes_nodes_again(rented: Targe
             " wait for it, or end it where it runs; then repeat `gpuctl down demo`"
         )
         assert not is_removed(rented)
-        with head_locks.hold(run.split()[1], INVENTORY, REMOVAL) as answer:
+        with head.hold(run.split()[1], INVENTORY, REMOVAL) as answer:
             assert answer == HELD
             assert gpuctl("down", "demo", "--yes").exit_code == 0, "a person decides"
     assert is_removed(rented)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -70,14 +71,35 @@ rank 1  node1  10.0.0.1  worker
 """  # noqa: E501
 
 
+def test_the_time_that_is_left_of_a_spot_instances_notice(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show(replace(PLAN, is_spot=True), Output())
+    line = (
+        "notice of a spot instance's end: AWS gives 120 s and gpuctl asks every 5 s, so the job has"
+        " 113 s or more"
+    )
+    assert line in capsys.readouterr().out.splitlines()
+    page = Path(__file__).parents[2] / "docs/do/notices.md"
+    assert f"\n{line}\n" in page.read_text()
+
+
 def test_what_nodes_share_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     show(PLAN, Output())
     assert capsys.readouterr().out == TEXT
 
 
+WORK = {"GPUCTL_WORKDIR": "/var/lib/gpuctl/runs/nccl-000001/work"}
+WITH_CODE = replace(
+    PLAN,
+    on_stop="destroy",
+    nodes=tuple(replace(node, environment={**node.environment, **WORK}) for node in PLAN.nodes),
+)
+
+
 def test_what_is_lost_without_a_client_is_in_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     code = CodePlan(outputs=("out/", "*.pt"))
-    show(replace(PLAN, on_stop="destroy", code=code), Output())
+    show(replace(WITH_CODE, code=code), Output())
     assert capsys.readouterr().out.splitlines()[2] == (
         "if no client is attached at its end, the nodes power off a minute later: its log, metrics"
         " and outputs (out/, *.pt) are lost then if no client has fetched them"
@@ -86,7 +108,7 @@ def test_what_is_lost_without_a_client_is_in_the_plan(capsys: pytest.CaptureFixt
 
 def test_what_is_saved_without_a_client_is_in_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     code, saved = CodePlan(outputs=("out/",)), "/shared/gpuctl/saved/nccl-000001"
-    show(replace(PLAN, on_stop="destroy", code=code, saved=saved), Output())
+    show(replace(WITH_CODE, code=code, saved=saved), Output())
     assert capsys.readouterr().out.splitlines()[2] == (
         "if no client is attached at its end, the nodes power off a minute later: its log, metrics"
         " and outputs (out/) are copied to /shared/gpuctl/saved/nccl-000001 before"

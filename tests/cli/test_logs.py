@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.render.log_filter import Tail
+from cli.render.log_view import Tail
 from config.errors import InputError
 from config.target import Target
 from engine.agent.journal.lines import Line

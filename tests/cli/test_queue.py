@@ -15,8 +15,8 @@ from config.target import Target
 from engine.agent.journal.journal_file import JOURNAL
 from engine.contract.codec import from_json
 from engine.contract.event import to_line
-from engine.contract.exit_status import REFUSED
 from engine.contract.head_events import RunQueued
+from engine.contract.verdict import REFUSED
 from engine.plan.launch_plan import launch_plan
 from engine.record.history import History
 from engine.session.cluster_runs import Holder
@@ -34,7 +34,10 @@ CHANGE = re.compile(r"agent\.pyz ((?:move|drop) .*)")
 
 
 def on_the_cluster(*runs: tuple[str, str]) -> tuple[Holder, ...]:
-    return tuple(Holder(run_id=i, state=s, nodes=BOTH, since=SINCE) for i, s in runs)  # type: ignore[arg-type]
+    return tuple(
+        Holder(run_id=i, state=s, nodes=BOTH, since=SINCE, owner="ann@desk")  # type: ignore[arg-type]
+        for i, s in runs
+    )
 
 
 class Head(WithoutSsh):
@@ -56,7 +59,13 @@ class Head(WithoutSsh):
 
     def _lines(self, run: Holder) -> str:
         assert run.since is not None
-        began = {**BEGIN, "run_id": run.run_id, "name": "x", "time": run.since.timestamp()}
+        began = {
+            **BEGIN,
+            "owner": run.owner,
+            "run_id": run.run_id,
+            "name": "x",
+            "time": run.since.timestamp(),
+        }
         event = from_json(RunQueued, {**began, "nodes": [], "place": 1, "ahead": []})
         names = ",".join(run.nodes)
         return f"{run.run_id} {run.state} {names}\n{to_line(event)}\n"
@@ -85,10 +94,10 @@ def test_the_queue_of_a_cluster(head: Head) -> None:
         ("ccc-000001", "waiting"), ("aaa-000001", "started"), ("bbb-000001", "waiting")
     )
     assert [line.split() for line in gpuctl("queue", "demo").stdout.splitlines()] == [
-        ["PLACE", "RUN", "STATE", "NODES", "SINCE"],
-        ["aaa-000001", "started", "node[0-1]", "2026-11-23", "05:20:11"],
-        ["1", "ccc-000001", "waiting", "node[0-1]", "2026-11-23", "05:20:11"],
-        ["2", "bbb-000001", "waiting", "node[0-1]", "2026-11-23", "05:20:11"],
+        ["PLACE", "RUN", "STATE", "NODES", "SINCE", "OWNER"],
+        ["aaa-000001", "started", "node[0-1]", "2026-11-23", "05:20:11", "ann@desk"],
+        ["1", "ccc-000001", "waiting", "node[0-1]", "2026-11-23", "05:20:11", "ann@desk"],
+        ["2", "bbb-000001", "waiting", "node[0-1]", "2026-11-23", "05:20:11", "ann@desk"],
     ]
     shown = json.loads(gpuctl("queue", "show", "demo", "--json").stdout)
     assert [one["place"] for one in shown] == [None, 1, 2]
@@ -98,11 +107,12 @@ def test_a_queue_on_a_narrow_terminal_lacks_columns_in_its_order(head: Head) -> 
     name = "llama-pretrain-of-the-night-4f2a1c"
     head.runs += on_the_cluster((name, "waiting"))
     pipe = gpuctl("queue", "demo").stdout.splitlines()
-    assert [len(pipe), pipe[0].split()] == [2, ["PLACE", "RUN", "STATE", "NODES", "SINCE"]]
+    assert [len(pipe), pipe[0].split()] == [2, ["PLACE", "RUN", "STATE", "NODES", "SINCE", "OWNER"]]
     assert lines_on_terminal("queue", "demo") == [
-        f"PLACE  {'RUN':<34}  STATE    NODES",
-        f"    1  {name}  waiting  node[0-1]",
+        f"PLACE  {'RUN':<34}  STATE    NODES      OWNER",
+        f"    1  {name}  waiting  node[0-1]  ann@desk",
     ]
+    assert lines_on_terminal("queue", "demo", columns=70)[1] == f"    1  {name}  waiting  ann@desk"
     assert lines_on_terminal("queue", "demo", columns=55)[1] == f"    1  {name}  waiting"
     assert lines_on_terminal("queue", "demo", columns=44)[1] == f"{name}  waiting"
 

@@ -22,15 +22,14 @@ from engine.analysis.bisect.report import Bisect, verdict_line
 from engine.analysis.bisect.report import keep as write_bisect
 from engine.analysis.bisect.rounds import Trial
 from engine.analysis.bisect.verdict import Measurement, suspects
-from engine.analysis.report import Report, pairs_in
-from engine.analysis.timeline import Timeline
+from engine.analysis.report import Report, Timeline, pairs_in
 from engine.contract.event import to_line
 from engine.contract.head_events import FollowedFailure, RunFinished, RunNode, RunStarted
 from engine.contract.table import Facts, Row, TableRank, Timing
 from engine.contract.worker_events import NodeExited, NodeStarted, Output
 from engine.record.history import History, KeptFinding, RunRecord
 from engine.record.journal_copy import JournalCopy
-from engine.record.nccl_tests import Table
+from engine.record.result import Table
 from engine.record.run_context import Setting
 from operations.chosen_target import ChosenTarget
 from operations.run_report import run_report

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
+from cli.render.report import curves
 from cli.render.report import page as report_page
-from cli.render.report_metrics import curves
 from config.catalogue.instance_types import price_usd_h
-from engine.analysis.metrics.curves import course
-from engine.analysis.metrics.summary import summaries
+from engine.analysis.metrics.summary import course, summaries
 from engine.analysis.report import Report
 from engine.record.metrics_record import Sample
 from engine.record.run_context import Setting

@@ -1,7 +1,6 @@
 """`gpuctl run` from the file to the end of the job: agents are real, nodes are this machine."""
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +11,7 @@ from botocore.exceptions import ClientError
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from config.errors import CloudError, InputError, InvalidFiles
+from config.errors import CloudError, InputError
 from config.target import Target
 from engine.contract.plan import LaunchPlan
 from engine.record.history import History
@@ -130,42 +129,6 @@ def test_a_notification_that_fails_is_shown_where_the_run_is(
     assert "notified" not in done.output.replace("was not notified", "")
 
 
-def test_equal_lines_of_nodes_are_folded(
-    cluster: Target, gpuctl_run: Callable[..., Result], tmp_path: Path
-) -> None:
-    here = f"{tmp_path}/rank-"
-    both = f"touch {here}$DSTACK_NODE_RANK; until test -e {here}0 -a -e {here}1; do :; done"
-    commands = f"commands: ['{both}; echo hello; echo rank $DSTACK_NODE_RANK']\n"
-    done = gpuctl_run(f"type: task\nname: job\nnodes: 2\n{commands}", "--fold", "--quiet")
-    lines = done.stdout.splitlines()
-    assert lines[0] == "node[0-1] hello"
-    assert set(lines[1:3]) == {"[node0] rank 0", "[node1] rank 1"}
-
-
-def test_the_command_line_overrides_variables_and_nodes(
-    cluster: Target, gpuctl_run: Callable[..., Result]
-) -> None:
-    done = gpuctl_run(SECRET, "--env", "TOKEN=no secret", "--nodes", "1", "--quiet")
-    assert done.exit_code == 0, done.output
-    first, _, verdict = done.stdout.splitlines()
-    assert first == "[node0] 0 of 1: no secret, 9 letters"
-    assert re.fullmatch(r"Run job-\w+: done in [0-9.]+s, exit code 0", verdict)
-    assert done.stderr == ""
-
-
-def test_what_the_command_line_gets_wrong_is_located_in_its_option(
-    cluster: Target, gpuctl_run: Callable[..., Result]
-) -> None:
-    done = gpuctl_run(SECRET, "--env", "A=1", "--env", "1B=2", "--nodes", "0")
-    assert isinstance(done.exception, InvalidFiles)
-    assert str(done.exception).splitlines() == [
-        "--env:2:1: E207 the key '1B' names no variable;"
-        " use letters, digits and _, with no digit first",
-        "--nodes:1:1: E202 'nodes' is 0, below 1; use 1 to 512",
-    ]
-    assert runs(cluster) == 0
-
-
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_a_dry_run_shows_the_secrets_name_and_looks_nothing_up(
     cluster: Target, gpuctl_run: Callable[..., Result], options: tuple[str, ...]
@@ -187,14 +150,6 @@ def test_warnings_of_the_plan_are_on_stderr(
         "gpuctl: warning: env NCCL_NET makes NCCL use sockets; leave it out, or set"
         " `network: tcp`\n"
     )
-
-
-def test_the_jobs_exit_code_is_the_commands(
-    cluster: Target, gpuctl_run: Callable[..., Result]
-) -> None:
-    done = gpuctl_run("type: task\nname: job\nnodes: 2\ncommands: [exit 7]\n")
-    assert done.exit_code == 7
-    assert re.search(r", exit code 7: node[01]: exited with 7\n", done.stdout), done.stdout
 
 
 def test_the_dashboard_is_said_before_the_job_begins(

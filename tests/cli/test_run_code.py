@@ -46,7 +46,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def send(tree: object, *_: object) -> None:
         paths.extend(entry[0] for entry in tree.entries)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr("operations.source_transfer.send_tree", send)
+    monkeypatch.setattr("operations.files.send_tree", send)
     running(monkeypatch, finished)
     return paths
 
@@ -136,7 +136,7 @@ def order(cluster: Target, monkeypatch: pytest.MonkeyPatch) -> list[str]:  # noq
         seen.append("too late" if is_removed(cluster) else "fetched")
         return Fetched(folder, 3, 5 << 20, ("node1: no space",))
 
-    monkeypatch.setattr("operations.source_transfer.fetch_outputs", fetch)
+    monkeypatch.setattr("operations.files.fetch_outputs", fetch)
     return seen
 
 
@@ -234,7 +234,7 @@ def test_outputs_that_do_not_come_back_keep_no_cluster(
         raise error
 
     running(monkeypatch, finished)
-    monkeypatch.setattr("operations.source_transfer.fetch_outputs", fail)
+    monkeypatch.setattr("operations.files.fetch_outputs", fail)
     done = gpuctl_run(WITH_OUTPUTS, "--on-stop", "destroy")
     assert done.exit_code == 0, done.output
     assert is_removed(rented)

@@ -25,6 +25,7 @@ from engine.contract.head_events import (
     Evidence,
     GateJudged,
     GpusIdle,
+    HangJudged,
     HeadUnreachable,
     NetworkSeen,
     NodeAnswersAgain,
@@ -91,15 +92,6 @@ def test_a_notice_says_which_node_what_when_and_what_follows(
     )
 
 
-def test_a_node_that_is_prepared_or_gone_is_named_by_its_rank(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    view = RunView(make_plan(), Out())
-    view.event(NodePrepared(rank=1, time=1.0))
-    view.event(NodeGone(rank=1, reason="", time=2.0))
-    assert capsys.readouterr().out == "-- node1 prepared\n-- node1 gone\n"
-
-
 def test_a_notice_is_an_event_of_the_json_stream(capsys: pytest.CaptureFixture[str]) -> None:
     RunView(make_plan(), Out(as_json=True)).event(NOTICE)
     assert capsys.readouterr().err == (
@@ -162,49 +154,60 @@ def test_a_case_that_starts_is_one_line(
     assert shown(capsys, announced, started) == [f"-- 3 of 24, all_gather 64 MiB{words}"]
 
 
-@pytest.mark.parametrize(("level", "begin"), [("proof", ""), ("fault", "fault: ")])
-def test_a_gate_is_shown_as_soon_as_it_is_judged(
-    capsys: pytest.CaptureFixture[str], level: Literal["proof", "fault"], begin: str
-) -> None:
-    verdict = GateJudged(
-        time=1.0,
-        rank=0,
-        level=level,
-        text="gate …",
-        cases=(1,),
-        busbw=1.0,
-        expected=2.0,
-        source="run file",
-    )
-    assert shown(capsys, verdict) == [f"-- {begin}gate …"]
-
-
 FINISHED = RunFinished(
     time=2.0, status="done", exit_code=0, first_failed_rank=None, reason="all ended"
 )
 
 
-def test_the_same_proof_of_all_nodes_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    proofs = [seen(rank, "proof", f"node{rank} uses EFA: 4 interfaces") for rank in (0, 1)]
-    assert shown(capsys, *proofs) == ["-- network: node[0-1] uses EFA: 4 interfaces"]
+SILENCE = "has not answered for 15 s (last heard 12:03:44 UTC)"
+HANG = "no node has printed a line for 300 s (hang): rank 3 (node1) has no process"
+OUTAGE = HeadUnreachable(time=1.0, seconds=11.0, reason="node0: no answer")
+GATE: dict[str, Any] = {"text": "gate …", "busbw": 1.0, "expected": 2.0, "source": "run file"}
 
 
-def test_what_was_proven_of_some_nodes_is_told_at_the_end(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("events", "lines"),
+    [
+        ([NodePrepared(1), NodeGone(1, "")], ["-- node1 prepared", "-- node1 gone"]),
+        ([GateJudged(0, "proof", cases=(1,), **GATE)], ["-- gate …"]),
+        ([GateJudged(0, "fault", cases=(1,), **GATE)], ["-- fault: gate …"]),
+        (
+            [seen(rank, "proof", f"node{rank} uses EFA: 4 interfaces") for rank in (0, 1)],
+            ["-- network: node[0-1] uses EFA: 4 interfaces"],
+        ),
+        (
+            [seen(1, "proof", "node1 uses EFA"), RunFinished("done", 0, None, "all ended")],
+            ["-- network: node1 uses EFA", "-- run done: all ended"],
+        ),
+        ([seen(1, "warning", "node1 uses sockets")], ["-- network warning: node1 uses sockets"]),
+        ([seen(1, "fault", "node1 uses sockets")], ["-- network fault: node1 uses sockets"]),
+        ([NodeAnswersAgain(0, 8.4)], ["-- node0 answers again, after a silence of 8 s"]),
+        (
+            [NodeUnreachable(1, "ssh: Connection refused")],
+            ["-- node1 cannot be reached: ssh: Connection refused"],
+        ),
+        (
+            [NodeLost(1, SILENCE), Evidence(1, "node1", "ping", "much\ntext\n")],
+            [f"-- node1 lost: {SILENCE}"],
+        ),
+        (
+            [HangJudged(1, HANG, "report"), HangJudged(1, HANG, "stop")],
+            [f"-- warning: {HANG}", f"-- fault: {HANG}"],
+        ),
+        (
+            [OUTAGE, replace(OUTAGE, seconds=25.0), Output(0, "stdout", "step"), OUTAGE],
+            [
+                "-- the head has not answered for 11s: node0: no answer",
+                "[node0] step",
+                "-- the head has not answered for 11s: node0: no answer",
+            ],
+        ),
+    ],
+)
+def test_what_happens_is_a_line(
+    events: list[Event], lines: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert shown(capsys, seen(1, "proof", "node1 uses EFA"), FINISHED) == [
-        "-- network: node1 uses EFA",
-        "-- run done: all ended",
-    ]
-
-
-@pytest.mark.parametrize("level", ["warning", "fault"])
-def test_a_fallback_is_told_at_once(
-    capsys: pytest.CaptureFixture[str], level: Literal["warning", "fault"]
-) -> None:
-    assert shown(capsys, seen(1, level, "node1 uses sockets")) == [
-        f"-- network {level}: node1 uses sockets"
-    ]
+    assert shown(capsys, *events) == lines
 
 
 def test_idle_gpus_are_told_with_what_they_cost(capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,34 +224,6 @@ def test_idle_gpus_are_told_with_what_they_cost(capsys: pytest.CaptureFixture[st
     ]
 
 
-def test_a_lost_node_is_told_with_what_was_seen(capsys: pytest.CaptureFixture[str]) -> None:
-    silence = "has not answered for 15 s (last heard 12:03:44 UTC)"
-    events = (
-        NodeAnswersAgain(time=1.0, rank=0, silence_s=8.4),
-        NodeUnreachable(time=1.0, rank=1, reason="ssh: Connection refused"),
-        NodeLost(time=1.0, rank=1, reason=silence),
-        Evidence(time=1.0, rank=1, node="node1", source="ping", text="much\ntext\n"),
-    )
-    assert shown(capsys, *events) == [
-        "-- node0 answers again, after a silence of 8 s",
-        "-- node1 cannot be reached: ssh: Connection refused",
-        f"-- node1 lost: {silence}",
-    ]
-
-
-def test_an_outage_of_the_head_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    silent = [
-        HeadUnreachable(time=1.0, seconds=seconds, reason="node0: no answer")
-        for seconds in (11.0, 25.0)
-    ]
-    again = Output(time=2.0, rank=0, stream="stdout", text="step")
-    assert shown(capsys, *silent, again, silent[0]) == [
-        "-- the head has not answered for 11s: node0: no answer",
-        "[node0] step",
-        "-- the head has not answered for 11s: node0: no answer",
-    ]
-
-
 def test_the_end_names_the_folder_with_the_evidence(capsys: pytest.CaptureFixture[str]) -> None:
     now = datetime(2026, 11, 20, tzinfo=UTC)
     how: dict[str, Any] = {"status": "failed", "exit_code": 125, "first_failed_rank": 1}
@@ -258,7 +233,7 @@ def test_the_end_names_the_folder_with_the_evidence(capsys: pytest.CaptureFixtur
     view.end(result, Path("/runs/job-000001/evidence"))
     assert capsys.readouterr().out.splitlines()[1:] == [
         "Run job-000001: failed in 0.0s, exit code 125: node1 cannot be reached: x",
-        "Evidence: what was seen of the lost node is in /runs/job-000001/evidence",
+        "Evidence: what was seen of the node is in /runs/job-000001/evidence",
     ]
     view.end(result, None)
     assert "Evidence" not in capsys.readouterr().out

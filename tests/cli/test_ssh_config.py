@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from config.target import Target
-from nodes.ssh_hosts import hosts_file, user_config
+from nodes.openssh import hosts_file, user_config
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory
 

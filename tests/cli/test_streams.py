@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.output import Output
-from cli.render.detach_hint import show_detached
+from cli.render.followed_run import show_detached
 from cli.terminal import name_streams
 from engine.record.run_errors import RunGoesOn
 from operations.chosen_target import ChosenTarget

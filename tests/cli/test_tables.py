@@ -15,7 +15,7 @@ from cli.render.tables import table_lines, transport_lines
 from engine.contract.plan import Case
 from engine.contract.table import Facts, Row, Timing
 from engine.record.history import History, KeptFinding
-from engine.record.nccl_tests import Table
+from engine.record.result import Table
 from tests.cli.test_command import ROOT, gpuctl
 from tests.engine.conftest import make_plan
 from tests.engine.record.test_history import result

@@ -12,7 +12,7 @@ from config.catalogue.instance_types import catalogue
 from config.cluster.cluster_file import Cluster
 from config.errors import InputError
 from config.loading.load import check, load_cluster, load_run, unchecked_requirements
-from config.loading.substitutions import NO_SUBSTITUTIONS
+from config.loading.overrides import NO_SUBSTITUTIONS
 from config.target import Target
 from engine.plan.launch_plan import launch_plan
 from operations.chosen_target import ChosenTarget

@@ -75,6 +75,31 @@ COMMAND_CASES: list[tuple[str, list[str]]] = [
     ),
 ]
 
+CONDITION = (
+    "has a [[ … ]] in which an operand is missing: bash ends there, with 0; write what is tested,"
+    ' in quotes if it may be empty: `[[ -n "$NAME" ]]`'
+)
+APART = (
+    "ends with \\, but the next entry is apart; write both as one entry (`- |` for several lines),"
+    " or remove the \\"
+)
+
+COMMAND_CASES += [
+    (
+        HEAD
+        + "commands:\n  - |\n    ls\n    if [[ -f a && ]]; then\n      ls\n    fi\n  - '[[ ]]'\n",
+        [f"6:5: E248 'commands[0]' {CONDITION}", f"9:6: E248 'commands[1]' {CONDITION}"],
+    ),
+    (
+        HEAD + "commands:\n  - |\n    ls\n    python train.py \\\n  - --lr 1\n",
+        [f"6:5: E248 'commands[0]' {APART}"],
+    ),
+    (
+        HEAD + "commands:\n  - 'ls \\\\'\n  - '# C:\\'\n  - echo \\\\\\\n  - ls \\\n",
+        [f"6:5: E248 'commands[2]' {APART}"],
+    ),
+]
+
 UNREAD = "in it, which stays as it is written: no shell reads it"
 
 COMMAND_CASES += [
@@ -99,11 +124,39 @@ COMMAND_CASES += [
     ),
 ]
 
+UNSET = "in it, which is not set yet: it is empty"
+
+COMMAND_CASES += [
+    (
+        TASK + "env:\n  A: ${B:-x}\n  C: '`nproc`'\n  D: /a:~/b\n  E: $PWD/x\n  F: ${RANDOM}\n"
+        "  G: $${B:-x}\n  H: a~b`c\n  I: ${B}\n",
+        [
+            f"5:3: W210 'env.A' has ${{B…}} {UNREAD}; set it in 'commands': export A=…",
+            f"6:3: W210 'env.C' has a command {UNREAD}; set it in 'commands': export C=$(…)",
+            f"7:3: W210 'env.D' has ~ {UNREAD}; write ${{HOME}} for the home folder on the node",
+            f"8:3: W210 'env.E' has $PWD {UNREAD}; set it in 'commands': export E=…",
+            f"9:3: W210 'env.F' has ${{RANDOM}} {UNSET}; set it in 'commands': export F=…",
+        ],
+    ),
+    (
+        "type: torchrun\nname: hello\ncommands: [ls]\nenv: {LOG: '${RANK}-${GPUCTL_NODE_RANK}'}\n",
+        [f"4:7: W210 'env.LOG' has ${{RANK}} {UNSET}; set it in 'commands': export LOG=…"],
+    ),
+    (
+        "type: mpi\nname: hello\ncommands: [ls]\nmpirun_args: [-x, 'PATH=/opt/x:$PATH', -x, A=1]\n",
+        [
+            f"4:19: W210 'mpirun_args[1]' has $PATH {UNREAD}; set the variable in 'env', which"
+            " every rank gets: ${NAME} is its value there"
+        ],
+    ),
+]
+
 GOOD_COMMANDS = [
     "cat <<EOF\nx\nEOF",
     "cat <<-EOF\n\tx\n\tEOF",
     "x=$(cat <<EOF\nhi\nEOF)\necho $x",
     "shopt -s extglob\nrm -rf !(keep)",
+    "shopt -s extglob\n[[ $a == !(b) && -n $c ]] && rm !(d)",
     "if !(grep -q a b); then echo; fi",
     "echo ${{ nodes[0].ip }}",
     "echo a \\",

@@ -45,5 +45,21 @@ HOSTS_CASES: list[tuple[str, list[str]]] = [
             " with '-'",
         ],
     ),
+    *(
+        (
+            HOSTS + f"  - {{address: gpu9, jump: {jump!r}}}\n",
+            [
+                f"3:27: E203 'hosts[0].jump' is {jump!r}; write machines as in `ssh -J`:"
+                " USER@HOST:PORT, several with commas"
+            ],
+        )
+        for jump in ("x;touch evil", "$(touch evil)", "-oProxyCommand=evil", "a,`evil`")
+    ),
+    (
+        HOSTS
+        + "  - {address: gpu9, jump: 'me@door:2222,ssh://[fe80::1%eth0]:22'}\n"
+        + "  - {address: gpu8, jump: '[fe80::1]:22,b_c.example.org'}\n",
+        [],
+    ),
     ("name: lab7\nhosts: []\n", ["2:8: E202 'hosts' is empty; write at least one entry or letter"]),
 ]

@@ -46,7 +46,7 @@ NOTIFY_CASES: list[tuple[str, list[str]]] = [
         TASK + "  - {webhook: {secret: A}, on: [start, finish], form: teams}\n",
         [
             "5:40: E201 'notify[0].on[1]' is 'finish', which is not allowed; use"
-            " start, retry, waiting, interruption, lease, budget, failure or end",
+            " start, retry, waiting, interruption, notice, lease, budget, failure or end",
             "5:55: E201 'notify[0].form' is 'teams', which is not allowed; use json or slack",
         ],
     ),

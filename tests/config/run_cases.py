@@ -126,8 +126,20 @@ RUN_CASES: list[tuple[str, list[str]]] = [
             "6:1: E101 unknown key 'process_per_node'; allowed here: extends, type, name, nodes,"
             " roles, image, registry_auth, privileged, volumes, env, ports, requires, workdir,"
             " repo, files, code_limit, outputs, network, verify, order, max_duration,"
-            " startup_timeout and 8 more",
+            " startup_timeout and 11 more",
             "7:18: E101 unknown key 'port'; allowed here: nodes, env, commands",
+        ],
+    ),
+    (
+        TASK + "stop_grace: 5\non_notice: {signal: TERM, file: notice, command: '', on: [lease]}\n",
+        [
+            "4:13: E203 'stop_grace' is the number 5, which is no duration; write a whole number"
+            " (at most 6 digits) and a unit: s, m, h or d (30m, 8h)",
+            "5:21: E201 'on_notice.signal' is 'TERM', which is not allowed; use USR1 or USR2",
+            "5:33: E203 'on_notice.file' is 'notice'; write a file's whole path of"
+            " letters, digits, '.', '_' and '-', such as /shared/notice",
+            "5:50: E202 'on_notice.command' is empty; write at least one entry or letter",
+            "5:54: E101 unknown key 'on'; allowed here: signal, file, command",
         ],
     ),
     (
@@ -399,4 +411,33 @@ RUN_CASES: list[tuple[str, list[str]]] = [
             " them",
         ],
     ),
+    (
+        TASK + "hang: {after: 10, action: kill, kinds: [x]}\n",
+        [
+            "4:15: E203 'hang.after' is the number 10, which is no duration; write a whole number"
+            " (at most 6 digits) and a unit: s, m, h or d (30m, 8h)",
+            "4:27: E201 'hang.action' is 'kill', which is not allowed; use report, stop or restart",
+            "4:33: E101 unknown key 'kinds'; allowed here: after, action",
+        ],
+    ),
+    (
+        TASK + "hang: {action: restart}\n",
+        [
+            "4:16: E223 'hang.action' is restart, but there is no 'retry'; write how often: retry:"
+            " {attempts: 3}"
+        ],
+    ),
+    (
+        TASK + "retry: {on: [exit-code]}\nhang: {action: restart}\n",
+        ["5:16: E223 'hang.action' is restart, but 'retry.on' lacks no-output; add it there"],
+    ),
+    (TASK + "retry: {attempts: 2}\nhang: {action: restart}\n", []),
+    (
+        TASK + "no_output_timeout: 300s\nhang: {}\n",
+        [
+            "5:1: E223 'hang' has no effect: 'no_output_timeout' ends the run after 300s; write a"
+            " longer one than 5m, or remove it"
+        ],
+    ),
+    (TASK + "no_output_timeout: 10m\nhang: {after: 9m}\n", []),
 ]

@@ -396,6 +396,18 @@ def test_a_command_that_bash_reads_is_no_mistake(tmp_path: Path, command: str) -
     assert complaints(tmp_path, f"type: task\nname: hello\ncommands:\n  - |\n{text}") == []
 
 
+def test_a_bash_that_does_not_answer_every_question_is_no_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bash = tmp_path / "bash"
+    bash.write_text('#!/bin/sh\n/bin/rm "$0"; exec /bin/bash "$@"\n')  # there for one call
+    bash.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    command = "if [ -e again ]; then echo 'read by the second bash'; fi"
+    assert complaints(tmp_path, f"type: task\nname: hello\ncommands:\n  - {command}\n") == []
+    assert not bash.exists()
+
+
 @pytest.mark.parametrize(("kind", "command"), OTHER_COMMANDS)
 def test_a_command_that_calls_no_launcher_is_no_mistake(
     tmp_path: Path, kind: str, command: str

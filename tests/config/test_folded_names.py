@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from config.errors import InputError
 from config.folded_names import expand, fold
 
+DIGITS = "9" * 5000
+
 
 @pytest.mark.parametrize(
     ("names", "folded"),
@@ -46,6 +48,7 @@ def test_expand(text: str, names: tuple[str, ...]) -> None:
         ("node[0-1", "'node[0-1' is not a list of node names"),
         ("node[3-1]", "'3-1' in 'node[3-1]' is not a range"),
         ("node[1-]", "'1-' in 'node[1-]' is not a range"),
+        (f"node[{DIGITS}]", f"'{DIGITS}' in 'node[{DIGITS}]' is not a range"),
         ("node[0-999999999]", "'node[0-999999999]' means more than 10000 nodes"),
     ],
 )

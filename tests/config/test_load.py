@@ -126,16 +126,6 @@ def test_a_file_that_is_not_there() -> None:
     )
 
 
-def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot be read: Is a directory; check the path$"):
-        check(tmp_path)
-
-
-def test_a_file_of_a_megabyte_is_not_parsed(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has more than 1 MiB; is it the right file\?$"):
-        check(written(tmp_path, "#" * (1 << 20) + "\n"))
-
-
 @pytest.mark.parametrize(
     ("data", "kind"),
     [

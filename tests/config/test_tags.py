@@ -6,7 +6,7 @@ import pytest
 
 from config.errors import InputError
 from config.loading.load import check
-from provision.preflight.region import check_region
+from provision.preflight.preflight import check_region
 
 SIGNS = "use letters, digits, spaces and _ . : / = + - @"
 CLUSTER = "name: demo\nnodes: 1\ninstance_type: p5.48xlarge\n"

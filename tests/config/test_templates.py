@@ -13,8 +13,7 @@ from config.loading.load import check, load_run
 from config.loading.templates import templates
 from config.run.env import Secret
 from config.run.run_file import Mpi, Task
-from config.yaml.marked_yaml import Document, read_yaml
-from config.yaml.merge import merge_documents
+from config.yaml.marked_yaml import Document, merge_documents, read_yaml
 
 STACKS = Path(__file__).parents[2] / "stacks"
 
@@ -114,7 +113,7 @@ def test_a_mistake_is_shown_where_it_stands(users: Path) -> None:
         "~/base.yaml:11:1: E101 unknown key 'colour'; allowed here: extends, type, name, nodes,"
         " roles, image, registry_auth, privileged, volumes, env, ports, requires, workdir, repo,"
         " files, code_limit, outputs, network, verify, order, max_duration, startup_timeout"
-        " and 10 more",
+        " and 13 more",
         "2:10: E103 'env.A' is the boolean true, must be text; quote it: 'true'",
         "3:17: E202 'procs_per_node' is 0, below 1; use 1 to 1024",
     ]

@@ -16,6 +16,9 @@ JOB = (
 )
 
 
+RUNTIME = "the runtime that 'runtimeRef' names"
+
+
 def said(text: str, folder: Path, name: str = "file.yaml") -> list[str]:
     file = folder / name
     file.write_text(text)
@@ -42,6 +45,10 @@ def test_a_runtime_alone_is_no_job(kind: str, number: int, tmp_path: Path) -> No
         ("template: {}", "it belongs in 'spec' of the runtime that 'runtimeRef' names"),
         ("numNodes: 2", "write it in 'spec.trainer'"),
         ("resourcesPerNode: {}", "write it in 'spec.trainer'"),
+        ("torch: {numProcPerNode: 4}", f"it belongs in 'spec.mlPolicy' of {RUNTIME}"),
+        ("nodeSelector: {}", f"it belongs in the pod of {RUNTIME}"),
+        ("volumeMounts: []", f"it belongs in the pod of {RUNTIME}"),
+        ("resources: {}", "write 'resourcesPerNode' in 'spec.trainer'"),
         ("suspendd: true", "did you mean 'suspend'?"),
     ],
 )
@@ -51,6 +58,25 @@ def test_a_key_of_a_runtime_in_a_trainjob_says_where_it_belongs(
     lines = said(f"{JOB}  trainer: {{command: [python, a.py]}}\n  {key}\n", tmp_path)
     name = key.partition(":")[0]
     assert f"7:3: E101 unknown key '{name}' in 'spec'; {hint}" in lines
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("mlPolicy: {}", f"it belongs in 'spec' of {RUNTIME}"),
+        ("mpi: {}", f"it belongs in 'spec.mlPolicy' of {RUNTIME}"),
+        ("volumes: []", f"it belongs in the pod of {RUNTIME}"),
+        ("workingDir: /x", f"it belongs in the pod of {RUNTIME}"),
+        ("resources: {}", "write 'resourcesPerNode' in 'spec.trainer'"),
+        ("numNode: 2", "did you mean 'numNodes'?"),
+    ],
+)
+def test_a_key_of_a_pod_in_a_trainer_says_where_it_belongs(
+    key: str, hint: str, tmp_path: Path
+) -> None:
+    lines = said(f"{JOB}  trainer:\n    command: [python, a.py]\n    {key}\n", tmp_path)
+    name = key.partition(":")[0]
+    assert f"8:5: E101 unknown key '{name}' in 'spec.trainer'; {hint}" in lines
 
 
 def test_a_key_that_neither_dstack_nor_gpuctl_has(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from typer.testing import CliRunner
 

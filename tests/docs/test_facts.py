@@ -19,7 +19,7 @@ from config.catalogue.instance_types import (
 )
 from lab.fault_kinds import FAULTS
 from provision.permissions.policy import OPEN_CHANNEL
-from tests.docs.pages import HOME, blocks
+from tests.docs.pages import HOME, PAGES
 
 SERVICES = {
     "elasticfilesystem": "efs",
@@ -38,7 +38,11 @@ def _page(name: str) -> str:
 
 
 def test_the_codes_that_the_lab_refuses_with() -> None:
-    part = _page("docs/look-up/errors.md").partition("## In the lab")[2].partition("For the other codes")[0]
+    part = (
+        _page("docs/look-up/errors.md")
+        .partition("## In the lab")[2]
+        .partition("For the other codes")[0]
+    )
     named = re.findall(r"`([A-Z][A-Za-z.]+)`", part)
     assert named == sorted({kind.code for kind in FAULTS.values() if kind.code})
     assert set(named) < set(AWS_CODES)
@@ -107,6 +111,19 @@ def test_pages_are_short(folder: str, most: int) -> None:
     assert pages
     long = {page.name: len(page.read_text().split()) for page in pages}
     assert {name: words for name, words in long.items() if words > most} == {}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_table_has_a_head(page: str) -> None:
+    """A gap between two rows ends the table: what follows is shown as text."""
+    text = re.sub(r"^```.*?^```", "", _page(page), flags=re.MULTILINE | re.DOTALL)
+    lines = ["", *text.splitlines(), ""]
+    begins = [
+        after
+        for before, line, after in zip(lines, lines[1:], lines[2:], strict=False)
+        if line.startswith("|") and not before.startswith("|")
+    ]
+    assert [line for line in begins if not line.startswith("| ---")] == []
 
 
 SECURITY = "tests/security"

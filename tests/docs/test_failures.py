@@ -15,7 +15,9 @@ def test_the_tests_of_the_table_exist() -> None:
     named = NAMED.findall(PAGE)
     assert len(named) > 25
     for file, name in named:
-        functions = [getattr(node, "name", "") for node in ast.parse((ROOT / file).read_text()).body]
+        functions = [
+            getattr(node, "name", "") for node in ast.parse((ROOT / file).read_text()).body
+        ]
         assert name in functions, f"{file}::{name}"
 
 

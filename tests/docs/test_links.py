@@ -12,7 +12,6 @@ _PATH = re.compile(rf"({_ROOMS})/[\w./-]*")
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
 
-
 def _anchors(page: str) -> set[str]:
     """Return the names that GitHub gives a page's headings."""
     headings = re.findall(r"^#+ (.*)$", (HOME / page).read_text(), re.MULTILINE)

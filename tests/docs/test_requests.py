@@ -1,14 +1,10 @@
 """gpuctl's column in docs/look-up/requests.md is what the golden requests have."""
 
-import ast
 import re
-from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
 
 import pytest
 
-from provision.permissions.actions import NEEDS, Feature
 from tests.docs.pages import HOME
 from tests.plans.requests import GOLDEN, LAUNCH, TYPES
 
@@ -81,55 +77,3 @@ def layout(name: str) -> str:
 
 def test_the_interfaces_of_each_type() -> None:
     assert table("Interfaces") == {name: layout(name) for name in TYPES}
-
-
-# What the provider asks
-
-PHASES = ("create", "read", "update", "delete")
-
-
-def called_by(*files: Path) -> set[str]:
-    """boto3's names of methods, and others, that modules of the lab's provider have."""
-    trees = [ast.parse(file.read_text()) for file in files]
-    return {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-
-
-def only_under_a_policy() -> set[str]:
-    """The operations that the lab's provider sends only while a policy is enforced."""
-    folder = HOME / "lab/provider"
-    further = folder / "further_requests.py"
-    always = called_by(*(file for file in folder.glob("*.py") if file != further))
-    return {name.replace("_", "") for name in called_by(further) - always}
-
-
-def needed_by(resource_type: str, feature: Feature | None, phase: str) -> tuple[str, ...]:
-    (need,) = (
-        need
-        for need in NEEDS
-        if (need.resource_type, need.feature, need.phase) == (resource_type, feature, phase)
-    )
-    return need.actions
-
-
-def provider_rows() -> Iterator[str]:
-    """The table: an operation with a star is one that the lab's provider sends under a policy."""
-    rare = only_under_a_policy()
-    types = dict.fromkeys((need.resource_type, need.feature) for need in NEEDS if need.resource_type)
-    for name, feature in types:
-        cells = []
-        for phase in PHASES:
-            actions = needed_by(name, feature, phase)
-            operations = [action.partition(":")[2] for action in actions]
-            shown = [one for one in operations if one not in ("CreateTags", "DeleteTags")]
-            stars = (f"`{one}`{'*' if one.lower() in rare else ''}" for one in shown)
-            cells.append(", ".join(stars) or "-")
-        kind = name.partition(":")[2].replace("/", ".", 1)
-        kind = ".".join((kind.partition(".")[0], kind.partition(":")[2]))
-        kind += ", spot" if feature == "spot" else ""
-        yield f"| `{kind}` | {' | '.join(cells)} |"
-
-
-def test_the_calls_of_the_provider_are_those_of_the_code() -> None:
-    text = PAGE.partition("\n## What the provider asks\n")[2].partition("\n## ")[0]
-    rows = [line for line in text.splitlines() if line.startswith("| `")]
-    assert rows == list(provider_rows())

@@ -9,7 +9,7 @@ from config.errors import InvalidFiles
 from config.loading.load import load_run
 from config.loading.templates import templates
 from config.run.run_file import Run
-from engine.plan.software_check import missing_software
+from engine.plan.requirement_check import missing_software
 from engine.plan.stand_in import stand_in
 from tests.docs.pages import PAGES, Block, blocks
 

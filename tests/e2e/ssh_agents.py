@@ -1,5 +1,6 @@
 """People who use a cluster from their own machines, with ssh agents."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ def ssh_agent(socket: Path, key: Path) -> Iterator[None]:
         assert agent.stdout is not None
         agent.stdout.readline()  # the socket is there
         try:
-            subprocess.run(["ssh-add", "-q", str(key)], check=True)
+            environment = os.environ | {"SSH_AUTH_SOCK": str(socket)}
+            subprocess.run(["ssh-add", "-q", str(key)], env=environment, check=True)
             yield
         finally:
             agent.terminate()

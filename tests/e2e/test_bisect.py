@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.record.nccl_tests import Table
+from engine.record.result import Table
 from tests.cli.chromium import open_page
 from tests.cli.test_report import figures
 from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file

@@ -12,7 +12,7 @@ import pytest
 from config.errors import LabError
 from nodes.keys import generate_pair
 from provision.setup.lease.units import request_end, set_end
-from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, lease_end, read_until, run_file
+from tests.e2e.conftest import Gpuctl, cluster_file, lease_end, read_until, run_file
 from tests.e2e.machines import Machines
 from tests.e2e.region import ec2, what_bills
 
@@ -131,25 +131,3 @@ def test_a_broken_machine_is_named_until_it_is_whole_again(gpuctl: Gpuctl, tmp_p
     machines_end_at_their_max_with_no_client_and_no_network(gpuctl)
     gpuctl("--lab", "down", "proven", "--yes")
     assert what_bills(gpuctl, "proven") == {}
-
-
-def test_up_leaves_nothing_when_the_new_machine_fails_too(gpuctl: Gpuctl, tmp_path: Path) -> None:
-    file = cluster_file(
-        tmp_path, "spare",
-        nodes=1,
-        instance_type="c5.large",
-        capacity={"spare_attempts": 1},
-        network=DIRECT,
-        setup={"commands": ["echo no licence; false"]},
-    )  # fmt: skip
-    refused = gpuctl("--lab", "up", str(file), "--yes", code=1)
-    why = "'setup 1 of 1: echo no licence; false' failed with exit code 1"
-    (replaced,) = re.findall(r"spare: node0: running \(replaces i-\w+: (.*)\)\n", refused)
-    assert replaced == why
-    assert re.search(
-        rf"node0 \(\S+\): {why}; its output:\n    \| no licence\n"
-        r"node0 cannot be replaced: 1 was replaced before, and capacity\.spare_attempts is 1\n"
-        r"nothing of it is left\n",
-        refused,
-    ), refused
-    assert what_bills(gpuctl, "spare") == {}

@@ -5,25 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, read_until, run_file
+from tests.e2e.conftest import Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import ec2, what_bills
 from tests.e2e.test_software import reboot
 
 pytestmark = [pytest.mark.lab, pytest.mark.thorough]
 
 STATE = "cat /var/lib/gpuctl/steps /var/lib/gpuctl/finished /etc/hosts; ls -lR --full-time /root"
-
-
-def test_a_setup_command_that_fails_fails_up_with_its_own_output(
-    gpuctl: Gpuctl, tmp_path: Path
-) -> None:
-    setup = {"commands": ["echo the license server said no; exit 4"]}
-    file = cluster_file(tmp_path, "refused", nodes=1, network=DIRECT, setup=setup)
-    output = gpuctl("--lab", "up", str(file), "--yes", code=1)
-    assert "the license server said no" in output
-    assert f"{gpuctl.program} down refused" in output
-    gpuctl("--lab", "down", "refused", "--yes")
-    assert what_bills(gpuctl, "refused") == {}
 
 
 def test_a_stock_image_is_built_keeps_its_state_and_its_cluster_grows(

@@ -8,7 +8,7 @@ import pytest
 
 from lab.network import slots
 from nodes.keys import ensure_key
-from provision.permissions.boundary import BOUNDARY
+from provision.permissions.policy import BOUNDARY
 from tests.e2e.conftest import DIRECT, Gpuctl, cluster_file, read_until, run_file
 from tests.e2e.region import client, ec2, what_bills
 from tests.e2e.ssh_agents import a_colleague, ssh_agent

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,7 +58,9 @@ def test_an_interrupted_node_is_told_by_the_run_and_by_status(
         "gpuctl: error: no spot instance 'fleeting-node9' runs in us-east-1 of the lab; there are:"
         " fleeting-node0, fleeting-node1\n"
     )
-    file = run_file(tmp_path, "sleeps", ["echo up; sleep infinity"])
+    saves = "trap 'echo saves: $(cat $GPUCTL_NOTICE_FILE)' USR1; echo up"
+    waits = "while :; do sleep infinity & wait; done"
+    file = run_file(tmp_path, "sleeps", [f"{saves}; {waits}"], on_notice={"signal": "USR1"})
     with gpuctl.running("--lab", "run", str(file), "--cluster", cluster) as process:
         read_until(process, "[node1] up")
         gpuctl("lab", "fault", "set", "spot-interruption", "fleeting-node1", str(SECONDS))
@@ -67,6 +70,12 @@ def test_an_interrupted_node_is_told_by_the_run_and_by_status(
             r" \d+s; the run fails then, unless it ends before\n",
             line,
         )
+        notices = [read_until(process, "] saves: ")[-1] for _ in range(2)]
+        assert {saved.partition(" ")[0] for saved in notices} == {"[node0]", "[node1]"}
+        for saved in notices:  # both, because a job saves as a whole
+            notice = json.loads(saved.partition("saves: ")[2])
+            assert (notice["kind"], notice["node"]) == ("spot-interruption", "node1")
+            assert 0 < notice["deadline"] - time.time() < SECONDS
         (now,) = gpuctl.json("--lab", "status", cluster)
         assert now["nodes"][0]["interrupted_at"] is None
         at = now["nodes"][1]["interrupted_at"][11:19]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from engine.agent.judge.findings import Finding
+from engine.agent.judge.failures import Finding
 from engine.contract.event import NodeEvent
 from engine.contract.head_events import (
     GateJudged,

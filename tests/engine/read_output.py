@@ -7,7 +7,7 @@ from engine.contract.event import Event
 from engine.contract.head_events import AttemptStarted
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import Verdict
-from engine.record.nccl_tests import TableCollector
+from engine.record.result import TableCollector
 from tests.engine.bare_plans import bare_node, bare_plan
 
 DONE = Verdict("done", 0, None, "the master is done")

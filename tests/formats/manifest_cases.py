@@ -481,5 +481,23 @@ NEAR_MISSES = [
         "8:12: E203 'spec.trainer.image' is 'My Image'; write an image's name, such as"
         " nvcr.io/nvidia/pytorch:25.09-py3, in lower-case letters",
     ),
+    (
+        MPIJOB.replace("[mpirun, ./pi]", '[/bin/bash, -ec, "mpirun x && echo \'a"]'),
+        f"10:42: E248 '{LAUNCHER_AT}.containers[0].command[2]' has no ' that closes; close it in"
+        " the same entry, which bash reads by itself (`- |` for several lines)",
+    ),
+    (
+        TRAINJOB.replace(
+            "[train]", "[sh, -c]\n    args:\n      - |\n        cat <<EOF\n        a\n"
+        ),
+        "10:9: E248 'spec.trainer.args[0]' has a here-document without its end: no line is EOF"
+        " alone; write EOF alone on a line of the same entry (`- |` for several lines)",
+    ),
+    (
+        VOLCANO.replace("[mpirun, x]", "[bash, -x, -c, 'ls; [[ ]]', x]"),
+        "7:64: E248 'spec.tasks[0].template.spec.containers[0].command[3]' has a [[ … ]] in which"
+        " an operand is missing: bash ends there, with 0; write what is tested, in quotes if it may"
+        ' be empty: `[[ -n "$NAME" ]]`',
+    ),
 ]
 """Typing mistakes, each with a line that must be among those about it."""

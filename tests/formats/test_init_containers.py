@@ -43,12 +43,36 @@ def executed(folder: Path, *commands: str, **env: str) -> tuple[int, str, str]:
         "[sh, -c, 'until nslookup pi-worker-0; do echo waiting; sleep 2; done']",
         "[sleep, '10']",
         "[bash, -ec, 'for i in 0 1; do while ! nc -z w-$i 22; do sleep 1; done; done']",
+        "[sh, -c, 'until timeout 2 nc -vz redis 6379 >/dev/null 2>&1; do sleep 2; done']",
+        "[sh, -c, 'while true; do getent hosts w-0 && break; i=$((i+1)); sleep 1; done']",
+        "[sh, -c, 'until [ \"$(getent hosts w | wc -l)\" -ge 2 ]; do sleep 1; done']",
+        "[sh, -c, 'until wget -q -O /dev/null http://svc/health; do sleep 2; done']",
+        "[sh, -c, 'until (curl -sf http://svc:80/ready); do sleep 2; done']",
+        "[kubectl, -n, a, wait, --for=condition=Ready, pod, -l, app=x]",
+        "[sh, -c, 'kubectl rollout status deploy/x --timeout=600s']",
     ],
 )
 def test_an_init_container_that_only_waits_is_left_out(tmp_path: Path, words: str) -> None:
     (line,) = lines(tmp_path, with_init(f"{{image: busybox, command: {words}}}"))
     assert "W204" in line
     assert "initContainers[0]' is ignored: a run starts when its nodes are ready" in line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "[sh, -c, 'until curl -sf http://svc/model -o /models/m; do sleep 2; done']",
+        "[sh, -c, 'until wget -O model http://svc/model; do sleep 2; done']",
+        "[sh, -c, 'curl -sf http://svc/register']",
+        "[sh, -c, 'kubectl delete pod x && kubectl wait --for=delete pod/x']",
+        "[sh, -c, 'until nslookup w; do sleep 1; done; $INSTALL']",
+    ],
+)
+def test_an_init_container_that_does_more_than_wait_is_refused_in_another_image(
+    tmp_path: Path, words: str
+) -> None:
+    (line,) = lines(tmp_path, with_init(f"{{name: i, image: curl, command: {words}}}"))
+    assert "E225 init container 'i' has the image curl, and a run has one: the job's is mpi" in line
 
 
 def test_init_containers_run_in_order_each_with_its_variables_and_folder(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ from typer.testing import CliRunner
 from cli.main import app
 from config.errors import InputError
 from config.loading.load import check, load_run
-from config.loading.overrides import Overrides
-from config.loading.substitutions import Substitutions
+from config.loading.overrides import Overrides, Substitutions
 from config.run.env import Secret
 from config.run.run_file import Task
 from tests.engine.golden import inventory_path

@@ -336,8 +336,8 @@ def test_torchrun_starts_what_kubeflow_starts(
     asked = f"    resourcesPerNode: {resources}\n" if resources else ""
     text = TRAINJOB.replace("[train]", "[torchrun, train.py]") + asked
     assert complaints(tmp_path, text) == [
-        f"7:5: W209 'spec.trainer' starts {processes} per node, as in Kubeflow: {why}; write"
-        " 'numProcPerNode' for another number of processes"
+        f"7:5: W209 'spec.trainer' starts {processes} process{'' if processes == '1' else 'es'} per"
+        f" node, as in Kubeflow: {why}; write 'numProcPerNode' for another number of processes"
     ]
     run = load_run(written(tmp_path, text))
     assert isinstance(run, Task)
@@ -445,6 +445,12 @@ def test_how_many_nodes_a_manifest_takes(tmp_path: Path, text: str, nodes: int) 
         ("[mpirun, -np, '16', ./a]", 4, ("-np", 16)),
         ("[bash, -c, 'cd /x && mpirun --allow-run-as-root -n 9 ./a']", 4, ("-n", 9)),
         ("[horovodrun, -np, '4', python, a.py]", 1, ("-np", 4)),
+        ("[bash, -c, 'N=12; mpirun -np $N ./a']", 4, ("-np", 12)),
+        (
+            "[mpirun, -np, $(N), ./a]\n              env: [{name: N, value: '12'}]",
+            4,
+            ("-np", 12),
+        ),
         ("[mpirun, -np, '8', ./a]", 4, None),
         ("[mpirun, -np, $(N), ./a]", 4, None),
         ("[mpirun, --oversubscribe, -np, '16', ./a]", 4, None),
@@ -465,6 +471,31 @@ def test_more_ranks_than_slots_are_warned_of(
         " workers' slots or number"
     )
     assert found == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ("-npernode, '16'", "-npernode 16"),
+        ("-N, '16'", "-N 16"),
+        ("-ppn, '16'", "-ppn 16"),
+        ("--map-by, 'ppr:16:node'", "--map-by ppr:16"),
+        ("-N, '4'", ""),
+    ],
+)
+def test_more_ranks_on_a_node_than_slots_are_warned_of(
+    tmp_path: Path, options: str, shown: str
+) -> None:
+    text = MPIJOB.replace("spec:\n  mpi", "spec:\n  slotsPerWorker: 8\n  mpi", 1)
+    found = complaints(tmp_path, text.replace("[mpirun, ./pi]", f"[mpirun, {options}, ./pi]"))
+    assert [line.partition(": ")[2] for line in found] == (
+        [
+            f"W211 '{LAUNCHER_AT}.containers[0].command' starts 16 ranks on a node ({shown}), but a"
+            " worker has 8 slots; lower it, or raise the workers' slots"
+        ]
+        if shown
+        else []
+    )
 
 
 def test_the_codes_of_manifests_are_shown_above() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from config.loading.load import check, load_run
-from config.loading.overrides import Overrides
-from config.loading.substitutions import Substitutions
+from config.loading.overrides import Overrides, Substitutions
 from config.run.run_file import Task
 from formats.sbatch.header import read_header
 from formats.sbatch.options import OPTIONS
@@ -226,6 +225,25 @@ def test_a_script_that_sbatch_refuses(tmp_path: Path) -> None:
     assert line.startswith("1:1: E203 the script has line ends of DOS;")
 
 
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        (
+            "#!/bin/bash\n#SBATCH -N1\ncat >a <<EOF\na\n  EOF\nsrun ./a\n",
+            ["3:1: E248 the script has a here-document without its end: EOF has spaces before or"],
+        ),
+        ("#!/usr/bin/env bash\n#SBATCH -N1\n  echo 'a\n", ["3:3: E248 the script has no ' that"]),
+        ("#! /bin/sh -l\n#SBATCH -N1\ntrue\nif true; then\n  ls\n\n",
+         ["5:3: E248 the script ends within a command: an if, for, case or { is open; correct it:"
+          " bash does not run what follows as it is written"]),
+        ("#!/usr/bin/python3\n#SBATCH -N1\nprint('it')\nif True: print(1)\n", []),
+    ],
+)  # fmt: skip
+def test_a_script_that_bash_cannot_read(tmp_path: Path, script: str, expected: list[str]) -> None:
+    found = lines(tmp_path, script)
+    assert [line[: len(start)] for line, start in zip(found, expected, strict=True)] == expected
+
+
 def test_a_script_without_options_is_one_by_its_name(tmp_path: Path) -> None:
     assert load(tmp_path, f"{BASH}hostname\n").name == "train"
 
@@ -269,6 +287,13 @@ def test_the_environment_travels(
     env = job(tmp_path, f"-N1 {export}")["env"]
     del env["SLURM_JOB_NAME"]
     assert env == expected
+
+
+def test_an_array_without_end_takes_no_memory(tmp_path: Path) -> None:
+    endless = ",".join(["0-999999999"] * 1000)
+    env = job(tmp_path, f"--array={endless}", "SLURM_ARRAY_TASK_ID=999999999")["env"]
+    assert env["SLURM_ARRAY_TASK_COUNT"] == str(10**12)
+    assert (env["SLURM_ARRAY_TASK_MIN"], env["SLURM_ARRAY_TASK_MAX"]) == ("0", "999999999")
 
 
 def test_a_secret_that_the_script_names_travels_as_a_secret(

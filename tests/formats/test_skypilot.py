@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from config.loading.load import check, load_run, unchecked_requirements
-from config.loading.substitutions import NO_SUBSTITUTIONS
+from config.loading.overrides import NO_SUBSTITUTIONS
 from config.run.run_file import Task
 
 RUN = "run: hostname\n"
@@ -133,6 +133,14 @@ def test_resources_are_what_the_nodes_must_be(
 )  # fmt: skip
 def test_exact_lines(tmp_path: Path, text: str, expected: list[str]) -> None:
     assert lines(tmp_path, text + RUN) == expected
+
+
+def test_scripts_that_bash_cannot_read_are_named_by_their_keys(tmp_path: Path) -> None:
+    close = "close it in the same entry, which bash reads by itself (`- |` for several lines)"
+    assert lines(tmp_path, "setup: |\n  if true; then\n    ls\nrun: |\n  ls\n  echo 'a\n") == [
+        f"3:5: E248 'setup' ends within a command: an if, for, case or {{ is open; {close}",
+        f"6:3: E248 'run' has no ' that closes; {close}",
+    ]
 
 
 def test_a_secret_that_stands_in_the_file_is_in_no_message(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.conftest import ROOT
 from tests.evidence import note
-from tests.hosts.test_own_machines import differences, trees
+from tests.hosts.test_own_machines import differences, hosts_file, trees
 from tests.lab.conftest import Boot
 
 pytestmark = [pytest.mark.lab, pytest.mark.thorough]
@@ -22,12 +22,7 @@ def test_each_step_has_a_verdict_and_the_machine_is_as_before(
     machine = boot("dlami", "10.213.0.16")
     machine.wait()
     before = trees([machine])
-    spec = machine.machine.spec
-    host = {"address": spec.public_ip, "internal": spec.private_ip}
-    hosts = tmp_path / "hosts.yaml"
-    hosts.write_text(
-        json.dumps({"name": "gpu-check", "hosts": [host], "user": "root", "identity": str(key)})
-    )
+    hosts = hosts_file(tmp_path, "gpu-check", [machine], key)
     record = tmp_path / "record.json"
     done = subprocess.run(
         [sys.executable, "-m", "smoke.gpu_check", "--hosts", str(hosts), "--record", str(record)],

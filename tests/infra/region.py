@@ -25,7 +25,7 @@ from infra.stack.engine_command import EngineCommand
 from infra.stack.installation import Engine
 from infra.stack.workspace import PROJECT, workspace_options
 from lab.access_key import ADMINISTRATOR
-from provision.permissions.boundary import BOUNDARY, boundary_document
+from provision.permissions.policy import BOUNDARY, boundary_document
 from tests.labs import KEY
 from tests.processes import ERRORS
 

@@ -2,7 +2,7 @@ import pytest
 from pulumi.automation import DiagnosticEvent
 
 from config.folders import cache_home
-from infra.stack.failures import DamagedState, Failure, complaint, error, failure_of
+from infra.stack.engine_events import DamagedState, Failure, complaint, error, failure_of
 
 URN = "urn:pulumi:demo::gpuctl::aws:ec2/instance:Instance::node0"
 

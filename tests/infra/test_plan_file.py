@@ -8,7 +8,7 @@ import pytest
 from config.progress import Progress
 from config.target import Target
 from infra.stack.changes import is_within, planned_operations
-from infra.stack.failures import PlanViolated
+from infra.stack.engine_events import PlanViolated
 from infra.stack.installation import Engine
 from infra.stack.stack import Stack
 from lab import fault_table

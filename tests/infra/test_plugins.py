@@ -9,7 +9,7 @@ from pulumi.automation import Deployment
 from config.folders import cache_home
 from config.target import Target
 from infra.stack.engine_command import EngineCommand
-from infra.stack.failures import DamagedState
+from infra.stack.engine_events import DamagedState
 from infra.stack.installation import Engine
 from infra.stack.plugins import VERSION, ForeignProvider, check_state, install_provider
 from infra.stack.workspace import workspace_options

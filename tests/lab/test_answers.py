@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from provision.permissions.boundary import boundary_document
+from provision.permissions.policy import boundary_document
 from tests.infra.region import PUBLIC_KEY
 from tests.lab.world import World, world
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from config.catalogue.session_manager import POLICY as NODES_POLICY
+from config.catalogue.iam_actions import POLICY as NODES_POLICY
 from tests.lab.world import World, refused, world
 
 POLICY = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"

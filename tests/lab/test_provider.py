@@ -30,7 +30,6 @@ from tests.labs import KEY
 pytestmark = pytest.mark.slow
 
 VPC = "aws:ec2/vpc:Vpc"
-KEY_PAIR = "aws:ec2/keyPair:KeyPair"
 GROUP = "aws:ec2/placementGroup:PlacementGroup"
 SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
 INSTANCE = "aws:ec2/instance:Instance"

@@ -8,7 +8,7 @@ import pytest
 
 from config.target import Target
 from infra.stack.workspace import backend_folder, backend_url
-from nodes import dial, ssh_hosts
+from nodes import dial, openssh
 from nodes.inventory import Inventory
 from nodes.kept_connections import connect
 from nodes.openssh import write_openssh_config
@@ -47,7 +47,7 @@ def test_the_users_own_ssh_settings_reach_a_node_from_any_folder(
     moved: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
-    hosts = ssh_hosts.write_hosts(moved)
+    hosts = openssh.write_hosts(moved)
     config = tmp_path / "config"
     config.write_text(hosts.read_text())
     words = ["ssh", "-F", str(config), "demo-node1", "echo here"]

@@ -20,6 +20,7 @@ from nodes.inventory import Inventory
 from nodes.kept_connections import KeptConnections, connect
 from nodes.keys import ensure_key
 from tests.nodes.conftest import Site
+from tests.small_disks import read_only
 
 pytestmark = pytest.mark.slow
 
@@ -312,3 +313,20 @@ def test_a_folder_with_a_long_path(site: Site) -> None:
         assert ask(there, WHO) == ask(there, WHO)
     finally:
         dial.end(str(far))
+
+
+@pytest.mark.lab
+def test_without_a_folder_that_can_be_written_the_connections_are_the_commands_own(
+    site: Site,
+) -> None:
+    async def action(connections: KeptConnections) -> str:
+        nodes = site.inventory.nodes[:2]
+        answers = await connections.run_on(nodes, "cat; echo why >&2; exit 3", stdin="sent")
+        assert answers == {node.name: Completed(3, "sent", "why\n") for node in nodes}
+        async with connections.converse(nodes[0], "cat") as talk:
+            await talk.write(b"a line\n")
+            return (await talk.line()).decode()
+
+    with read_only(site.inventory.folder):
+        assert use(site.inventory, action) == "a line\n"
+        assert living(site.inventory) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import NodeError
-from nodes import dial, ssh_hosts
+from nodes import dial, openssh
 from nodes.inventory import Inventory
 from nodes.keys import ensure_key
 from nodes.login import users_public_keys
@@ -81,9 +81,9 @@ def test_a_key_of_the_users_logs_in_once_it_is_granted(theirs: Site, home: Path)
     path = write_openssh_config(theirs.inventory)
     shell = ["ssh", "-F", str(path), "node1", "echo here"]
     assert subprocess.run(shell, capture_output=True, check=False).stdout == b"here\n"
-    ssh_hosts.write_hosts(theirs.inventory)
+    openssh.write_hosts(theirs.inventory)
     own = home / ".ssh" / "id_ed25519"
-    assert f'  IdentityFile "{own}"\n' in ssh_hosts.hosts_file("demo").read_text()
+    assert f'  IdentityFile "{own}"\n' in openssh.hosts_file("demo").read_text()
     assert str(theirs.inventory.folder / "id_ed25519") not in path.read_text()
 
 

@@ -9,7 +9,7 @@ import asyncssh
 import pytest
 
 from config.errors import InputError
-from nodes.public_keys import is_key_text, parse_public_key, read_public_key
+from nodes.keys import is_key_text, parse_public_key, read_public_key
 
 ANN = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGGFOFIvHoF4iCx7xRBvo0dVUTlZ9r3Jm2B0c4TvsM6a ann@laptop"
 BLOB = ANN.split()[1]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from config.errors import NodeError
+from nodes.answers import MOST_NOISE
 from nodes.copy import copy_from, copy_to
-from nodes.shell_marks import MOST_NOISE
 from nodes.ssh import Connections, connect
 from tests.nodes.conftest import Site
 

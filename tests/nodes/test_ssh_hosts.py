@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodes import ssh_hosts
+from nodes import openssh
 from nodes.inventory import Inventory
 from tests.nodes.conftest import Site
 
@@ -30,13 +30,13 @@ def ssh(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_ssh_and_scp_reach_a_node_by_its_clusters_name(site: Site, home: Path) -> None:
-    config = ssh_hosts.user_config()
+    config = openssh.user_config()
     config.parent.mkdir()
     config.write_text("Host other\n  HostName 192.0.2.1\n")
-    assert not ssh_hosts.has_include(config)
-    ssh_hosts.add_include(config)
-    assert ssh_hosts.has_include(config)
-    path = ssh_hosts.write_hosts(site.inventory)
+    assert not openssh.has_include(config)
+    openssh.add_include(config)
+    assert openssh.has_include(config)
+    path = openssh.write_hosts(site.inventory)
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     name = f"{site.inventory.cluster}-node1"
     done = ssh(home, "ssh", name, "echo $SSH_CONNECTION")
@@ -72,20 +72,20 @@ def an_inventory(folder: Path) -> Inventory:
 
 def test_only_its_own_cluster_changes_and_removes_a_file(home: Path, tmp_path: Path) -> None:
     mine, other = an_inventory(tmp_path / "aws"), an_inventory(tmp_path / "lab")
-    ssh_hosts.refresh_hosts(mine)
-    assert not ssh_hosts.hosts_file("demo").exists()
-    path = ssh_hosts.write_hosts(mine)
+    openssh.refresh_hosts(mine)
+    assert not openssh.hosts_file("demo").exists()
+    path = openssh.write_hosts(mine)
     assert path == home / ".ssh" / "gpuctl" / "demo.conf"
     before = path.read_text()
-    ssh_hosts.refresh_hosts(other)
-    assert not ssh_hosts.remove_hosts("demo", other.folder)
+    openssh.refresh_hosts(other)
+    assert not openssh.remove_hosts("demo", other.folder)
     assert path.read_text() == before
     moved = mine.nodes[0].model_copy(update={"private_ip": "10.0.0.9"})
-    ssh_hosts.refresh_hosts(mine.model_copy(update={"nodes": (moved,)}))
+    openssh.refresh_hosts(mine.model_copy(update={"nodes": (moved,)}))
     assert "HostName 10.0.0.9" in path.read_text()
-    assert ssh_hosts.remove_hosts("demo", mine.folder)
+    assert openssh.remove_hosts("demo", mine.folder)
     assert not path.exists()
-    assert not ssh_hosts.remove_hosts("demo", mine.folder)
+    assert not openssh.remove_hosts("demo", mine.folder)
 
 
 def test_the_line_is_above_every_host_and_a_link_stays_one(home: Path) -> None:
@@ -93,16 +93,16 @@ def test_the_line_is_above_every_host_and_a_link_stays_one(home: Path) -> None:
     dotfiles.mkdir()
     (dotfiles / "ssh").write_text("# mine\nHost *\n  User me\n")
     (home / ".ssh").mkdir()
-    config = ssh_hosts.user_config()
+    config = openssh.user_config()
     config.symlink_to(dotfiles / "ssh")
-    ssh_hosts.add_include(config)
+    openssh.add_include(config)
     assert config.is_symlink()
     line = f'Include "{home}/.ssh/gpuctl/*.conf"'
     assert config.read_text() == f"{line}\n# mine\nHost *\n  User me\n"
     config.write_text(f"Host *\n  User me\n{line}\n")
-    assert not ssh_hosts.has_include(config), "there it counts within the host alone"
+    assert not openssh.has_include(config), "there it counts within the host alone"
 
 
 def test_session_manager(home: Path, tmp_path: Path) -> None:
     through = an_inventory(tmp_path).model_copy(update={"proxy": ("gpuctl", "100%", "ssm-proxy")})
-    assert "  ProxyCommand gpuctl 100%% ssm-proxy i-1\n" in ssh_hosts.hosts_text(through)
+    assert "  ProxyCommand gpuctl 100%% ssm-proxy i-1\n" in openssh.hosts_text(through)

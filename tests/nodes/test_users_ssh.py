@@ -2,16 +2,19 @@
 
 import asyncio
 import getpass
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from config.errors import NodeError
 from nodes.openssh import known_hosts_name
-from nodes.users_ssh import Login, Route, route, run_as_root
+from nodes.users_ssh import Login, Route, route, run_script
+from tests.e2e.ssh_agents import ssh_agent
 from tests.nodes.conftest import Site
 
 LIMIT_S = 60.0
+SSH = "ssh -o BatchMode=yes -o ConnectTimeout=15 -o LogLevel=ERROR"
 
 
 def login(site: Site, **changes: object) -> Login:
@@ -27,7 +30,7 @@ def login(site: Site, **changes: object) -> Login:
 
 def refusal(each: Login) -> str:
     with pytest.raises(NodeError) as caught:
-        asyncio.run(run_as_root(each, "true", LIMIT_S))
+        asyncio.run(run_script(each, "true", LIMIT_S))
     return str(caught.value)
 
 
@@ -37,7 +40,7 @@ def test_a_script_runs_where_the_host_key_is_accepted_and_written_down(
 ) -> None:
     accepted = tmp_path / "accepted hosts"
     done = asyncio.run(
-        run_as_root(login(site, accepted=accepted), "echo out; echo err >&2; exit 3", LIMIT_S)
+        run_script(login(site, accepted=accepted), "echo out; echo err >&2; exit 3", LIMIT_S)
     )
     assert (done.exit_status, done.stdout, done.complaint) == (3, "out\n", "err")
     server = site.nodes[0]
@@ -73,16 +76,54 @@ def test_a_machine_that_does_not_listen_cannot_be_reached(site: Site, tmp_path: 
     assert said.endswith("Connection refused; see whether `ssh` reaches it from this machine")
 
 
+@pytest.mark.slow
+def test_new_host_keys_of_two_jumps_are_accepted_and_then_count(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    socket = tmp_path / "agent"
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+    ports = [site.bastion.port, site.nodes[1].port]
+    jumps = ",".join(f"{getpass.getuser()}@127.0.0.1:{port}" for port in ports)
+    accepted = tmp_path / "100% 'accepted'"
+    behind = login(site, jump=jumps, accepted=accepted)
+    with ssh_agent(socket, site.inventory.folder / "id_ed25519"):
+        assert asyncio.run(run_script(behind, "echo out", LIMIT_S)).stdout == "out\n"
+        ports.append(site.nodes[0].port)
+        names = [line.split()[0] for line in accepted.read_text().splitlines()]
+        assert names == [known_hosts_name("127.0.0.1", port) for port in ports]
+
+        way = asyncio.run(route(behind))
+        with subprocess.Popen(way.proxy, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as proxy:
+            assert proxy.stdout is not None
+            assert proxy.stdout.readline().startswith(b"SSH-2.0-")
+            proxy.kill()
+        accepted.write_text("")
+        done = subprocess.run(
+            way.proxy, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        assert "Host key verification failed." in done.stderr
+
+
 @pytest.mark.parametrize(
     ("jump", "proxy"),
     [
         (None, ()),
         ("door", ("-W", "10.0.0.5:2222", "--", "ssh://door")),
         ("ann@door:2200", ("-W", "10.0.0.5:2222", "--", "ssh://ann@door:2200")),
-        ("a,b@c,door", ("-J", "a,b@c", "-W", "10.0.0.5:2222", "--", "ssh://door")),
+        (
+            "a,b@c,door",
+            (
+                "-o",
+                f"ProxyCommand={SSH} -o 'ProxyCommand={SSH} -W %%h:%%p -- ssh://a' -W %h:%p"
+                " -- ssh://b@c",
+                "-W",
+                "10.0.0.5:2222",
+                "--",
+                "ssh://door",
+            ),
+        ),
     ],
 )
 def test_a_jump_becomes_a_command(jump: str | None, proxy: tuple[str, ...]) -> None:
-    settings = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15")
-    expected = Route("10.0.0.5", 2222, (*settings, *proxy) if proxy else ())
+    expected = Route("10.0.0.5", 2222, (*SSH.split(), *proxy) if proxy else ())
     assert asyncio.run(route(Login("10.0.0.5", port=2222, jump=jump))) == expected

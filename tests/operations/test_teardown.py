@@ -9,7 +9,7 @@ import pytest
 
 from config.target import Target
 from engine.contract.names import HEALING, HELD, REMOVAL
-from engine.session import head_locks, session
+from engine.session import head, session
 from operations.chosen_target import ChosenTarget
 from operations.teardown import removable
 from operations.watcher import LoggingWatcher
@@ -47,7 +47,7 @@ def over(cluster: Target, connections: LocalConnections, tmp_path: Path) -> Iter
 
 def test_a_cluster_that_another_client_removes_is_left_to_it(over: str) -> None:
     said = Said()
-    with head_locks.hold(over, INVENTORY, REMOVAL) as answer:
+    with head.hold(over, INVENTORY, REMOVAL) as answer:
         assert answer == HELD
         with removable(HERE, over, INVENTORY, said) as may_remove:
             assert not may_remove
@@ -66,7 +66,7 @@ def test_a_cluster_that_another_run_uses_stays(over: str, tmp_path: Path) -> Non
 
 def test_the_end_of_a_run_waits_for_a_client_that_makes_nodes(over: str) -> None:
     said = Said()
-    said.until_noted.enter_context(head_locks.hold(over, INVENTORY, HEALING))
+    said.until_noted.enter_context(head.hold(over, INVENTORY, HEALING))
     with removable(HERE, over, INVENTORY, said) as may_remove:
         assert may_remove
     assert said.lines == ["-- another gpuctl makes nodes of demo again: waiting for it"]

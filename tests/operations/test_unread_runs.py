@@ -17,7 +17,7 @@ from engine.session.cluster_runs import find_holders
 from nodes.inventory import OWN_MACHINES
 from operations import known, prepared_run, release, runs
 from operations.unread_runs import read_running
-from provision.state.hosts_record import new_hosts_record
+from provision.state.record import new_hosts_record
 from provision.state.store import ClusterStore
 from tests.engine.session.test_session import LocalConnections, connections  # noqa: F401
 from tests.operations.test_clusters import HERE, Notes
@@ -41,10 +41,13 @@ def ready(cluster: Target, request: pytest.FixtureRequest) -> Target:
 
 
 def start(folder: Path, command: str) -> RunRecord:
-    """Start a run with the output `result`, and leave it alone."""
+    """Start a run with the output `result`, and leave it alone.
+
+    It has one node: two would share the working folder, as both are this machine.
+    """
     file = folder / "run.yaml"
     file.write_text(
-        f"type: task\nname: job\nnodes: 2\ncommands: ['{command}']\noutputs: [result]\n"
+        f"type: task\nname: job\nnodes: 1\ncommands: ['{command}']\noutputs: [result]\n"
     )
     prepared = prepared_run.prepare(HERE, load_run(file), file)
     runs.start(HERE, runs.make_ready(HERE, prepared, check_nodes=False))

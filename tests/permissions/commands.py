@@ -21,7 +21,7 @@ from lab import fault_kinds, fault_table
 from nodes.inventory import Inventory
 from provision import up as life
 from provision.aws.clients import client
-from provision.aws.topology import add_topology
+from provision.aws.instances import add_topology
 from provision.capacity.offers import BlockSize, capacity
 from provision.down import down
 from provision.drift import drift

@@ -6,8 +6,7 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nodes.keys import generate_pair
-from nodes.public_keys import PublicKey, parse_public_key
+from nodes.keys import PublicKey, generate_pair, parse_public_key
 from provision.access import confirmed, machine_script, with_grants, with_revocations
 from provision.state.record import Grant
 from tests.nodes.conftest import start_sshd

@@ -355,7 +355,9 @@ def a_library() -> str:
     return next(word for word in loaded if "/libc.so" in word)
 
 
-def checked(sandbox: Sandbox, faults: dict[str, object], **software: Any) -> list[str]:
+def checked(
+    sandbox: Sandbox, faults: dict[str, object], profile: str = "", **software: Any
+) -> list[str]:
     """The lines of the checks on a p4d, against the lab's stand-ins for its tools."""
     lab = sandbox.root / "lab"
     lab.mkdir(exist_ok=True)
@@ -380,11 +382,18 @@ def checked(sandbox: Sandbox, faults: dict[str, object], **software: Any) -> lis
         "# EFA installer version: 1.50.0\nlibfabric\n"
     )
     # A login on this host would not find the stand-ins.
-    script = check_script(cluster(software=software), P4D).replace("bash -lc", "bash -c")
+    script = check_script(cluster(software=software), P4D).replace(
+        "bash -lc '", f"bash -c '{profile}"
+    )
     done = sandbox.run(script)
     lines = done.stdout.splitlines()
     assert done.returncode == any(line.startswith("failed") for line in lines), done.stderr
     return lines
+
+
+def test_words_of_a_profile_are_no_error_of_the_plugin(sandbox: Sandbox) -> None:
+    profile = 'echo -n welcome; echo why >&2; trap "echo bye" EXIT; '
+    assert "ok: NCCL plugin for EFA: loads" in checked(sandbox, {}, profile=profile)
 
 
 def test_a_good_node_passes_every_check(sandbox: Sandbox) -> None:
@@ -484,7 +493,7 @@ def test_the_images_own_libraries_are_registered_where_a_login_lacks_them(
 
 
 def test_a_pinned_version_is_checked(sandbox: Sandbox) -> None:
-    pins = {"driver": "580", "efa": "1.51.0", "nccl": "2.30.4-1", "openmpi": 5}
+    pins: dict[str, Any] = {"driver": "580", "efa": "1.51.0", "nccl": "2.30.4-1", "openmpi": 5}
     lines = checked(sandbox, {}, **pins)
     assert [line for line in lines if line.startswith("failed")] == [
         "failed: NVIDIA driver branch: expected 580, actual 595",

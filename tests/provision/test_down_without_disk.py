@@ -3,8 +3,10 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 
 import provision.down
 from cli.main import app
+from config.cluster.hosts_file import HostsCluster
 from config.errors import InputError, StateError
 from config.files import storage_problem
 from config.progress import silent
@@ -24,7 +27,9 @@ from provision.aws.machine_images import BASTION_IMAGE, image_id
 from provision.aws.resources import find_all
 from provision.billing.ledger import cluster_costs
 from provision.down import down
+from provision.hosts.down import down as hosts_down
 from provision.removal.sweep import sweep
+from provision.state.record import new_hosts_record
 from provision.state.store import ClusterStore
 from tests.engine.conftest import make_plan
 from tests.infra.region import CREDENTIALS
@@ -192,3 +197,21 @@ def test_a_state_that_is_not_gpuctls_is_removed_with_the_cluster(
     down("demo", target, silent)
     assert find_all(target, "demo") == []
     assert ForeignState.removed
+
+
+@pytest.mark.parametrize("stop", [lambda disk: fill(disk, 0), stop_writes])
+def test_what_was_written_on_machines_is_removed_without_a_disk(
+    disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: Callable[[Path], None]
+) -> None:
+    store = ClusterStore(Target("hosts", "", disk / "hosts"))
+    file = HostsCluster.model_validate_json('{"name": "lab7", "hosts": [{"address": "gpu9"}]}')
+    record = new_hosts_record(file, "c0ffee", datetime.now(UTC)).now("ready")
+    store.write_hosts(record)
+    ssh = tmp_path / "ssh"  # the machine has removed everything
+    ssh.write_text(f"#!/bin/sh\ncat > /dev/null; touch {tmp_path}/asked; echo gpuctl: removed\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    stop(disk)
+    with suppress(StateError):  # a read-only disk keeps the record: another `down` removes it
+        hosts_down(record, store, silent)
+    assert (tmp_path / "asked").exists()

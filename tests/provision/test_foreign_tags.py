@@ -13,7 +13,7 @@ from infra.stack.stack import Stack
 from provision import healing
 from provision import up as life
 from provision.drift import ForeignTag, drift
-from provision.nodes.termination import terminate
+from provision.nodes.spares import terminate
 from provision.state.store import ClusterStore
 from tests.infra.region import Region, client
 from tests.provision.unbooted import nothing_boots

@@ -11,7 +11,7 @@ from config.cluster.resolved import Resolved
 from config.target import Target
 from nodes.keys import generate_pair
 from provision import access
-from provision.preflight import new_bastion
+from provision.preflight import ssh_access
 from provision.preflight.preflight import resolve
 from provision.state import record
 from provision.state.record import ClusterRecord, Grant
@@ -145,5 +145,5 @@ def test_without_granted_keys_aws_is_not_asked(
 ) -> None:
     was = resolve(cluster(), ClusterStore(target))
     remember(was, target, granted(ANN, is_revoked=True))
-    monkeypatch.delattr(new_bastion, "find_instances")
+    monkeypatch.delattr(ssh_access, "find_instances")
     assert resolve(cluster(), ClusterStore(target)).bastion_user_data == was.bastion_user_data

@@ -11,8 +11,7 @@ import pytest
 
 from lab.machines.image_faults import faulty_files
 from nodes.inventory import Node
-from provision.setup.cloud_init_result import CloudInitResult, read_result
-from provision.setup.node_setup import WAIT, failure
+from provision.setup.node_setup import WAIT, CloudInitResult, failure, read_result
 
 NODE = Node(rank=1, name="node1", instance_id="i-1", private_ip="10.213.128.5", gpus=8, slots=8)
 

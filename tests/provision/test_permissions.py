@@ -35,12 +35,13 @@ from provision.permissions.actions import (
     needed,
     optional,
 )
-from provision.permissions.boundary import CREATE, boundary_arn
 from provision.permissions.check import Missing, RoleOfNodes, _by_resource, missing_permissions
 from provision.permissions.policy import (
+    CREATE,
     LIMIT,
     OPEN_CHANNEL,
     OWN_SESSIONS,
+    boundary_arn,
     policy,
     size,
     split,

@@ -17,7 +17,7 @@ from lab.buckets import make_bucket
 from nodes.inventory import Inventory
 from provision.aws.objects import Objects
 from provision.permissions.policy import policy
-from provision.state import shared, shared_lock
+from provision.state import cluster_lock, shared
 from provision.state.record import ClusterRecord, Lease
 from provision.state.shared import SharedFiles
 from provision.state.store import ClusterStore
@@ -226,7 +226,7 @@ def leave_lock(
     name: str, target: Target, silent_s: float, there: Objects, clock: pytest.MonkeyPatch
 ) -> None:
     """Leave a lock behind, as a command does whose machine ends; it was renewed `silent_s` ago."""
-    held = shared_lock.acquire(name, "gpuctl up", there, SharedFiles(target))
+    held = cluster_lock.acquire(name, "gpuctl up", there, SharedFiles(target))
     held._ended.set()
     read = Objects.read
 
@@ -253,9 +253,9 @@ def test_a_stale_lock_is_taken_over_and_its_holder_writes_nothing_more(
 ) -> None:
     ClusterStore(anna).write(a_record())
     files = SharedFiles(anna)
-    held = shared_lock.acquire("demo", "gpuctl up", there, files)
-    assert not shared_lock.is_held("demo", ben, stale_s=0.0)
-    taken = shared_lock.acquire("demo", "gpuctl down demo", there, SharedFiles(ben), stale_s=0.0)
+    held = cluster_lock.acquire("demo", "gpuctl up", there, files)
+    assert not cluster_lock.is_held("demo", ben, stale_s=0.0)
+    taken = cluster_lock.acquire("demo", "gpuctl down demo", there, SharedFiles(ben), stale_s=0.0)
     held.renew()
     with pytest.raises(StateError, match="this command lost the cluster's lock to another one"):
         files.push("demo", "cluster.json", a_record().now("ready").model_dump_json())
@@ -269,7 +269,7 @@ def test_a_killed_command_of_this_machine_leaves_no_lock_that_holds(
     anna: Target, there: Objects
 ) -> None:
     """The kernel frees the lock of the state folder, so that nobody waits for the shared one."""
-    shared_lock.acquire("demo", "gpuctl up", there, SharedFiles(anna))._ended.set()
+    cluster_lock.acquire("demo", "gpuctl up", there, SharedFiles(anna))._ended.set()
     with ClusterStore(anna).lock("demo", "gpuctl down demo"):
         pass
     assert there.keys(there.bucket.key("clusters")) == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 
-from config.catalogue.session_manager import POLICY
+from config.catalogue.iam_actions import POLICY
 from config.errors import InputError
 from config.progress import Progress, silent
 from config.target import Target

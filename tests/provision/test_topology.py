@@ -11,7 +11,7 @@ from config.target import Target
 from lab import fault_table
 from nodes.inventory import Node
 from provision.aws.clients import client
-from provision.aws.topology import add_topology
+from provision.aws.instances import add_topology
 from tests.infra.region import CREDENTIALS, Worlds
 from tests.lab.world import World
 

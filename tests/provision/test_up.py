@@ -14,7 +14,7 @@ from infra.stack.changes import Change, Op, Plan
 from infra.stack.installation import Engine
 from nodes.identity import cluster_key
 from nodes.inventory import Inventory, save
-from nodes.ssh_hosts import write_hosts
+from nodes.openssh import write_hosts
 from provision.nodes.launch import FleetLaunch
 from provision.setup.nodes_key import NodesKey
 from provision.state.store import ClusterStore

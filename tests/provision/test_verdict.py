@@ -6,7 +6,7 @@ import pytest
 
 from config.errors import BrokenNodes, NodeError
 from config.progress import Progress
-from provision.setup.verdict import broken, judge
+from provision.setup.node_health import broken, judge
 from tests.engine.conftest import make_inventory
 from tests.provision.health.examples import GOOD, P4D
 

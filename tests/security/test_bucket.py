@@ -9,7 +9,7 @@ import io
 import json
 import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -463,6 +463,44 @@ def test_host_keys_with_markers_are_refused(team: Team, keys: str) -> None:
         f"{team.url}/gpuctl/clusters/demo/known_hosts of cluster 'demo' is malformed: a line is not"
         " `HOST TYPE KEY`"
     )
+
+
+EVIL = ["sh", "-c", "touch evil"]
+
+
+@pytest.mark.parametrize(
+    "proxies", [[EVIL, []], [[], EVIL], [["true"], EVIL]], ids=["head", "other node", "all"]
+)
+def test_an_inventory_of_the_bucket_brings_no_command_of_a_node(
+    team: Team, proxies: list[list[str]]
+) -> None:
+    """The machine that reaches a node runs its `proxy`: clusters of `hosts` have one."""
+    there = Target(
+        "aws", "us-east-1", team.runs("ben").parent, environment=CREDENTIALS, backend=team.backend
+    )
+    ClusterStore(there).write(a_record("demo").now("ready"))
+    inventory = make_inventory(2).model_dump(mode="json")
+    for node, proxy in zip(inventory["nodes"], proxies, strict=True):
+        node["proxy"] = proxy
+    put(team, "clusters/demo/inventory.json", json.dumps(inventory))
+    with pytest.raises(InputError) as refused:
+        ClusterStore(there).inventory("demo")
+    assert refused.value.message == (
+        f"{team.url}/gpuctl/clusters/demo/inventory.json of cluster 'demo' is malformed: nodes that"
+        " gpuctl rents have no command (`proxy`)"
+    )
+
+
+def test_the_command_of_all_nodes_is_this_machines(team: Team) -> None:
+    there = Target(
+        "aws", "us-east-1", team.runs("ben").parent, environment=CREDENTIALS, backend=team.backend
+    )
+    ClusterStore(there).write(a_record("demo").now("ready"))
+    inventory = make_inventory(2).model_dump(mode="json")
+    put(team, "clusters/demo/inventory.json", json.dumps({**inventory, "proxy": EVIL}))
+    assert ClusterStore(there).inventory("demo").proxy == ()
+    ours = replace(there, session_proxy=("gpuctl", "ssm-proxy"))
+    assert ClusterStore(ours).inventory("demo").proxy == ("gpuctl", "ssm-proxy")
 
 
 def test_a_lock_that_is_none_holds_the_cluster_and_says_how_to_remove_it(team: Team) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from config.errors import InputError, InvalidFiles
 from config.loading.load import load_run
-from config.loading.overrides import Overrides
-from config.loading.substitutions import Substitutions
+from config.loading.overrides import Overrides, Substitutions
 from config.run.env import Secret
 from config.sensitive import hide_secrets, is_credential, is_secret_name, may_leave_as_text
 from engine.contract.node_plan import ImagePlan
@@ -26,7 +25,15 @@ CREDENTIALS = (
 )
 SECRETS = (
     *("HF_TOKEN", "WANDB_API_KEY", "NGC_API_KEY", "OPENAI_API_KEY", "MY_PASSWORD", "DB_PASSWD"),
-    *("CLIENT_SECRET", "SIGNING_KEY", "GIT_PAT", "SESSION_COOKIE", "BASIC_AUTH", "APIKEY"),
+    *(
+        "MY_AWS_KEY",
+        "CLIENT_SECRET",
+        "SIGNING_KEY",
+        "GIT_PAT",
+        "SESSION_COOKIE",
+        "BASIC_AUTH",
+        "APIKEY",
+    ),
 )
 HARMLESS = (
     *("IMAGE", "NODES", "MAX_TOKENS", "TOKENIZER", "TOKENIZERS_PARALLELISM", "AUTHOR", "KEYS"),
@@ -118,6 +125,8 @@ def test_a_variable_with_its_own_name_is_a_secret_and_is_asked_for_as_one(
 def test_a_credential_leaves_as_a_secret_only_after_a_question(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    monkeypatch.delenv(name, raising=False)
+    assert credentials(make_plan(env={"X": {"secret": name}})) == (), "from a file that is for runs"
     monkeypatch.setenv(name, "geheim-0123456789")
     assert is_credential(name)
     assert credentials(make_plan(env={"X": {"secret": name}})) == (name,)

@@ -23,7 +23,7 @@ from engine.agent.node.nccl_json_files import collect
 from engine.agent.node.node_facts import error_facts
 from engine.plan.secrets import look_up
 from engine.plan.source_tree import tree_of
-from nodes.public_keys import read_public_key
+from nodes.keys import read_public_key
 
 RUN = "type: task\nname: train\nnodes: 1\ncommands: [hostname]\n"
 
@@ -269,3 +269,32 @@ def test_a_command_that_is_shown_passes_a_value_as_one_word(tmp_path: Path, valu
 def test_a_value_of_a_command_that_is_shown_is_no_option() -> None:
     assert command_text("gpuctl up {}", "--yes") == "`gpuctl up ./--yes`"
     assert command_text("gpuctl down {}", "demo") == "`gpuctl down demo`"
+
+
+DIGITS = "9" * 5_000
+"""More than Python turns into a number (sys.set_int_max_str_digits)."""
+
+NUMBERS = {
+    "job.sbatch": (
+        f"#!/bin/bash\n#SBATCH --time={DIGITS}-1 --gres=gpu:a100:{DIGITS} --gpus={DIGITS}\n"
+        f"#SBATCH --nodes={DIGITS} --mem={DIGITS}G --ntasks={DIGITS}\nhostname\n"
+    ),
+    ".dstack.yml": (
+        f"type: task\nnodes: '{DIGITS}'\nmax_duration: '{DIGITS}'\nports: ['{DIGITS}']\n"
+        f"commands: ['${{{{ groups[{DIGITS}].nodes[0].IP_ADDRESS }}}}']\n"
+    ),
+    "sky.yaml": (
+        f"num_nodes: 2\nresources: {{memory: '{DIGITS}+', cpus: '{DIGITS}'}}\nrun: hostname\n"
+    ),
+    "run.yaml": f"{RUN}ports: ['{DIGITS}']\nmax_duration: {DIGITS}h\n",
+    "cluster.yaml": f"name: lab7\nhosts:\n  - address: gpu[0-{DIGITS}]\n",
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_of_many_digits_is_a_mistake_of_the_file(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.write_text(NUMBERS[name])
+    diagnostics = check(file)
+    assert any(each.code.startswith("E") for each in diagnostics)
+    assert all(len(str(each)) < 20_000 for each in diagnostics)

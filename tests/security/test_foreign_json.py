@@ -5,6 +5,7 @@ writes no file outside its folder and starts no program. Values are arbitrary, o
 of which one part is replaced.
 """
 
+import ast
 import asyncio
 import copy
 import json
@@ -13,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import config
 from config.errors import GpuctlError
 from config.foreign import Malformed, parse_foreign
+from config.identifiers import SSH_HOST, is_valid
 from config.progress import silent
 from config.target import Target
 from engine.agent.journal.journal_file import JournalReader
 from engine.analysis.metrics.live import parse_live
 from engine.contract.codec import to_json
 from engine.contract.events import EVENTS
+from engine.contract.node_plan import CodePlan, ImagePlan
 from engine.contract.plan import RunOrder
+from engine.plan.source_tree import tree_of
 from engine.record.history import History, RunRecord
 from engine.record.journal_copy import JournalCopy, recorded_events
 from engine.record.kept_results import keep_results
@@ -36,8 +42,18 @@ from engine.record.metrics_record import parse_samples
 from engine.record.run_context import Setting
 from engine.session import outputs, session
 from engine.session.cluster_runs import find_holders
+from engine.session.code_transfer import pass_tree, send_tree
+from engine.session.container_images import pull
 from engine.session.head import find_run, plans_of
-from provision.state.shared_lock import Lock
+from infra.fleet import read_fleet
+from nodes.identity import identity_lines
+from operations.prepared_run import saved_inventory
+from provision.health.facts import read as read_facts
+from provision.hosts.machine import problems
+from provision.hosts.machine import read as read_machine
+from provision.setup.node_hardware import read as read_hardware
+from provision.setup.node_setup import read_result
+from provision.state.cluster_lock import Lock
 from provision.state.store import ClusterStore
 from tests.cli.conftest import remember
 from tests.engine.conftest import make_inventory, make_plan
@@ -384,5 +400,185 @@ def test_a_file_of_a_cluster(file: str, data: st.DataObject) -> None:
         path.write_text(json.dumps(data.draw(spoiled(json.loads(path.read_text())))))
         if file == "cluster.json":
             store.record("demo")
+            identity_lines(store.folder("demo"))
         else:
             store.inventory("demo")
+
+
+@fuzz
+@given(lines=st.lists(spoiled({"kind": "missing", "blobs": []}, {"kind": "received", "node": "x"})))
+def test_a_heads_answers_about_the_code(heads: Heads, lines: list[Any]) -> None:  # noqa: F811
+    heads.answers["demo"] = "".join(json.dumps(line) + "\n" for line in lines)
+    with confined():
+        asyncio.run(send_tree(tree_of([]), make_plan(), HERE, silent))
+    with confined():
+        plan = replace(make_plan(), code=CodePlan(tree="a" * 64))
+        asyncio.run(pass_tree(plan, HERE, ["node1"]))
+
+
+@fuzz
+@given(
+    word=st.sampled_from(["image", "there", "failed", ""]),
+    identity=st.sampled_from([*HOSTILE, "sha256:0a1b"]),
+    names=spoiled(["docker.io/library/debian@sha256:0a1b"]),
+)
+def test_a_nodes_answer_about_an_image(
+    heads: Heads,  # noqa: F811
+    word: str,
+    identity: str,
+    names: Any,
+) -> None:
+    heads.answers["demo"] = f"gpuctl: {word} {identity} {json.dumps(names)}\n"
+    plan = replace(make_plan(), image=ImagePlan(reference="debian:12"))
+    with confined():
+        asyncio.run(pull(plan, HERE, {}, silent))
+
+
+KINDS = (
+    *("arrival", "machine", "name", "home", "address", "rootlogin", "hostkey", "include"),
+    *("python", "has", "gpus", "gpu", "cluster", "user", "mount"),
+)
+WORDS = st.lists(st.sampled_from([*HOSTILE, "10.0.0.1", "22", "9" * 5000]), max_size=4)
+
+
+@fuzz
+@given(said=st.lists(st.tuples(st.sampled_from(KINDS), WORDS), max_size=9))
+def test_what_a_machine_says_about_itself(said: list[tuple[str, list[str]]]) -> None:
+    lines = [f"gpuctl: {kind} {' '.join(words)}" for kind, words in said]
+    with confined():
+        machine = read_machine("\n".join([*lines, "gpuctl: end"]))
+        assert machine is not None
+        list(problems(machine, None, "c0ffee"))
+
+
+HARDWARE = ("interface", "efa", "hca", "launcher", "software", "program", "module")
+
+
+@fuzz
+@given(said=st.lists(st.tuples(st.sampled_from(HARDWARE), WORDS), max_size=9))
+def test_what_a_node_says_about_its_hardware(said: list[tuple[str, list[str]]]) -> None:
+    text = "\n".join(f"gpuctl: {kind} {' '.join(words)}" for kind, words in said)
+    with confined():
+        read_hardware(make_inventory(1).nodes[0], text)
+
+
+SECTIONS = (
+    *("gpus", "throttle", "remap", "nvlink", "efa", "gpudirect", "kernel", "memlock", "disk"),
+    *("versions", "names", "clock", "verify", "loopback"),
+)
+
+
+@fuzz
+@given(
+    sections=st.lists(st.tuples(st.sampled_from(SECTIONS), WORDS), max_size=6),
+    diagnostic=spoiled({"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "a"}]}]}}),
+    text=st.text(),
+)
+def test_what_a_node_says_about_its_health(
+    sections: list[tuple[str, list[str]]], diagnostic: Any, text: str
+) -> None:
+    parts = [*sections, ("dcgm", [json.dumps(diagnostic)]), ("gpus", [text])]
+    with confined():
+        read_facts("".join(f"=== {name}\n{' '.join(w)}\n=== exit 0\n" for name, w in parts))
+
+
+@fuzz
+@given(result=spoiled({"v1": {"errors": []}}), stages=spoiled({"v1": {"init": {"errors": []}}}))
+def test_what_cloud_init_says(result: Any, stages: Any) -> None:
+    with confined():
+        read_result("status: done", json.dumps(result), json.dumps(stages))
+
+
+FLEET = {
+    **{"vpc_id": "vpc-1", "subnet_id": "subnet-1", "bastion_id": "", "bastion_address": ""},
+    "nodes": [{"name": "node0", "instance_id": "i-1", "private_ip": "10.0.0.4", "public_ip": ""}],
+}
+
+
+@fuzz
+@given(value=spoiled(FLEET))
+def test_a_fleet_of_pulumis_state(value: Any) -> None:
+    with confined():
+        fleet = read_fleet(value, "demo")
+        assert all(is_valid(node.private_ip, SSH_HOST) for node in fleet.nodes)
+
+
+@fuzz
+@given(value=spoiled(make_inventory(2).model_dump(mode="json")))
+def test_an_inventory_that_somebody_saved(value: Any) -> None:
+    with confined() as folder:
+        (folder / "inventory.json").write_text(json.dumps(value))
+        saved_inventory(folder / "inventory.json")
+
+
+OWN = "what this machine wrote itself, for itself"
+FILES = "files that people write: tests/security/test_file.py, tests/config"
+READERS = {
+    "cli/complete.py": "names of nodes, each checked before it is offered",
+    "config/catalogue": "a part of gpuctl",
+    "config/foreign.py": "the parser of all others",
+    "config/loading": FILES,
+    "config/settings_model.py": FILES,
+    "engine/analysis/bisect/report.py": OWN,
+    "engine/analysis/metrics/live.py": test_a_heads_answer_about_its_metrics,
+    "engine/contract": "the codec: what calls it is here",
+    "engine/plan": FILES,
+    "engine/record/events.py": test_a_heads_journal,
+    "engine/record/history.py": OWN,
+    "engine/record/metrics_record.py": test_a_sample,
+    "engine/record/outputs_folder.py": OWN,
+    "engine/session/cluster_runs.py": test_a_heads_answer_about_its_runs,
+    "engine/session/code_transfer.py": test_a_heads_answers_about_the_code,
+    "engine/session/container_images.py": test_a_nodes_answer_about_an_image,
+    "engine/session/head.py": test_a_heads_answer_about_a_plan,
+    "engine/session/outputs.py": test_a_nodes_list_of_outputs,
+    "formats": FILES,
+    "infra/fleet.py": test_a_fleet_of_pulumis_state,
+    "infra/stack": "what Pulumi's engine, which gpuctl starts, prints: tests/infra/test_plugins.py",
+    "nodes/broker.py": OWN,
+    "nodes/identity.py": test_a_file_of_a_cluster,
+    "nodes/kept_connections.py": OWN,
+    "operations/prepared_run.py": test_an_inventory_that_somebody_saved,
+    "operations/shared_journals.py": test_an_object_of_the_bucket,
+    "operations/shared_runs.py": test_an_object_of_the_bucket,
+    "provision/aws/account.py": "the sign-in that AWS's own command keeps on this machine",
+    "provision/billing/ledger.py": OWN,
+    "provision/billing/prices.py": "AWS's price list",
+    "provision/health/facts.py": test_what_a_node_says_about_its_health,
+    "provision/hosts/machine.py": test_what_a_machine_says_about_itself,
+    "provision/setup/node_setup.py": test_what_cloud_init_says,
+    "provision/setup/node_hardware.py": test_what_a_node_says_about_its_hardware,
+    "provision/state": test_a_file_of_a_cluster,
+}
+"""The files and folders that parse JSON or values into types, and the test or the reason."""
+_PARSERS = (
+    *("loads", "load", "model_validate", "model_validate_json", "validate_python"),
+    *("validate_json", "parse_foreign", "from_json"),
+)
+
+
+def test_every_reader_of_json_has_a_test_or_a_reason() -> None:
+    """The agent is not among them: it reads on nodes, where a job is root anyway."""
+    root = Path(config.__file__).parents[1]
+    readers = set()
+    for room in ("cli", "config", "engine", "formats", "infra", "nodes", "operations", "provision"):
+        for file in (root / room).rglob("*.py"):
+            path = str(file.relative_to(root))
+            if path.startswith("engine/agent/"):
+                continue
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.Call) and _name(node.func) in _PARSERS:
+                    readers.add(path)
+    named = {
+        path: [key for key in READERS if path == key or path.startswith(f"{key}/")]
+        for path in readers
+    }
+    assert [path for path, keys in sorted(named.items()) if not keys] == []
+    assert sorted(set(READERS) - {key for keys in named.values() for key in keys}) == []
+
+
+def _name(function: ast.expr) -> str:
+    """Return the name of a function that is called: `loads` of `json.loads`."""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,23 +15,34 @@ from typer.testing import CliRunner, Result
 
 from cli.main import app
 from config.errors import GpuctlError, NodeError, RunError
+from config.progress import silent
+from config.run.sources import file_source
 from config.target import Target
 from engine.agent.journal.journal_file import JOURNAL, end_of_line
 from engine.analysis.metrics.live import live_runs, parse_live
 from engine.contract.codec import to_json
 from engine.contract.event import Event
-from engine.contract.exit_status import BUSY
 from engine.contract.head_events import HeadUnreachable, OutputJudged
+from engine.contract.node_plan import CodePlan, ImagePlan
 from engine.contract.plan import RunOrder
+from engine.contract.verdict import BUSY
 from engine.contract.worker_events import Output
+from engine.plan.source_tree import tree_of
 from engine.record import metrics_record
-from engine.record.event_budget import Bound, EventBudget
 from engine.record.events import parse_event
 from engine.record.history import History
-from engine.record.journal_copy import evidence_folder, recorded_events, samples_path
+from engine.record.journal_copy import (
+    Bound,
+    EventBudget,
+    evidence_folder,
+    recorded_events,
+    samples_path,
+)
 from engine.record.run_errors import RunLost
 from engine.session import session
 from engine.session.cluster_runs import drop_run, find_holders, move_run
+from engine.session.code_transfer import pass_tree, send_tree
+from engine.session.container_images import pull
 from engine.session.following import Limits
 from engine.session.head import Head, find_run, plans_of
 from nodes.answers import Completed
@@ -71,10 +83,31 @@ class Answers(WithoutSsh):
         answer = self._heads.answers.get(self._cluster, "")
         return Completed(self._heads.exit_status, answer, "")
 
-    async def lines(self, node: Node, command: str) -> AsyncGenerator[str, None]:
+    async def lines(self, node: Node, command: str, **_: object) -> AsyncGenerator[str, None]:
         self._heads.commands.append(command)
         for line in self._heads.answers.get(self._cluster, "").splitlines():
             yield line
+
+    @asynccontextmanager
+    async def converse(self, node: Node, command: str) -> AsyncGenerator["Talk", None]:
+        yield Talk([line async for line in self.lines(node, command)])
+
+
+class Talk:
+    """A conversation in which the head says what it likes."""
+
+    def __init__(self, answers: list[str]) -> None:
+        self._answers = answers
+
+    async def write(self, data: bytes) -> None:
+        """Every head takes what it gets."""
+
+    def end_input(self) -> None:
+        """It may say more."""
+
+    async def lines(self) -> AsyncGenerator[bytes, None]:
+        for line in self._answers:
+            yield line.encode()
 
 
 @pytest.fixture
@@ -264,6 +297,68 @@ def test_a_plan_that_is_none_is_one_line(heads: Heads, line: str) -> None:
     with pytest.raises(RunError) as wrong:
         asyncio.run(plans_of(["job-000001"], HERE))
     assert str(wrong.value) == ("another version of gpuctl started a run; attach with that version")
+
+
+CODE = {
+    "no JSON": ("no", "Invalid JSON: expected ident at line 1 column 2"),
+    "nested": ("[" * 100_000, "Invalid JSON: recursion limit exceeded at line 1 column 202"),
+    "no kind": ("{}", "Unable to extract tag using discriminator 'kind'"),
+    "a number in place of files": (
+        '{"kind": "missing", "blobs": [1]}',
+        "missing.blobs.0: Input should be a valid string",
+    ),
+    "a node of a shell": (
+        '{"kind": "received", "node": "$(id)"}',
+        "received.node: String should match pattern '^[A-Za-z0-9][A-Za-z0-9-]{0,62}$'",
+    ),
+    "another node": ('{"kind": "received", "node": "node7"}', "node7 is no node of the run"),
+}
+
+
+@pytest.mark.parametrize("case", CODE)
+def test_a_hostile_answer_about_the_code_is_one_line(heads: Heads, case: str) -> None:
+    heads.answers["demo"], why = CODE[case]
+    message = f"node0 gave a wrong answer about the code: {why}"
+    with pytest.raises(NodeError) as wrong:
+        asyncio.run(send_tree(tree_of([]), make_plan(), HERE, silent))
+    assert wrong.value.message == message
+    plan = replace(make_plan(), code=CodePlan(tree="a" * 64))
+    with pytest.raises(NodeError) as wrong:
+        asyncio.run(pass_tree(plan, HERE, ["node1"]))
+    assert wrong.value.message == message
+
+
+@pytest.mark.parametrize("asked", [["0" * 64], ["OURS", "OURS"], ["OURS", "../../etc/shadow"]])
+def test_a_head_gets_the_files_of_the_run_once(
+    heads: Heads, tmp_path: Path, asked: list[str]
+) -> None:
+    (tmp_path / "train.py").write_text("pass")
+    tree = tree_of([file_source(tmp_path / "train.py", "train.py")])
+    (ours,) = tree.local
+    blobs = [ours if name == "OURS" else name for name in asked]
+    heads.answers["demo"] = json.dumps({"kind": "missing", "blobs": blobs})
+    with pytest.raises(NodeError) as wrong:
+        asyncio.run(send_tree(tree, make_plan(), HERE, silent))
+    assert wrong.value.message == "node0 asks for files that the run does not have, or twice"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("image -v/:/host []", "its id is none"),
+        ("image $(id) []", "its id is none"),
+        ("image 0a1b", "Invalid JSON: EOF while parsing a value at line 1 column 0"),
+        ("there 0a1b {}", "Input should be a valid array"),
+        ("image 0a1b [[]]", "0: Input should be a valid string"),
+        ('image 0a1b ["a b"]', "0: String should match pattern '^[A-Za-z0-9][!-~]{0,511}$'"),
+    ],
+)
+def test_a_hostile_answer_about_an_image_is_one_line(heads: Heads, answer: str, why: str) -> None:
+    heads.answers["demo"] = f"gpuctl: {answer}"
+    plan = replace(make_plan(), image=ImagePlan(reference="debian:12"))
+    with pytest.raises(NodeError) as wrong:
+        asyncio.run(pull(plan, HERE, {}, silent))
+    assert wrong.value.message == f"node0 gave a wrong answer about its image: {why}"
 
 
 LIVE = {"run_id": "a-000000", "name": "a", "nodes": ["node0"], "clock": 0, "idle": {}}

@@ -23,9 +23,8 @@ from lab.authorization.policy import decide, read_policy
 from lab.provider.iam_types import Role
 from provision.aws.account import Caller
 from provision.permissions.actions import FEATURES, features_of, needed
-from provision.permissions.boundary import BOUNDARY, CREATE, boundary_document
 from provision.permissions.check import RoleOfNodes, missing_permissions
-from provision.permissions.policy import policy, split
+from provision.permissions.policy import BOUNDARY, CREATE, boundary_document, policy, split
 from provision.preflight.preflight import resolve
 from provision.state.store import ClusterStore
 from tests.infra.region import CREDENTIALS, administrator, create_boundary

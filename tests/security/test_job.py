@@ -1,6 +1,7 @@
 """What a job prints and leaves: a job is root on its nodes, and nothing of it is believed."""
 
 import base64
+import html
 import json
 import os
 import shlex
@@ -80,6 +81,13 @@ def test_a_secret_that_a_shell_prints_is_masked(script: str, expected: str) -> N
         (base64.urlsafe_b64encode(TOKEN.encode()).decode(), "***"),
         (TOKEN.encode().hex(), "***"),
         (f"0x{TOKEN.encode().hex().upper()}", "0x***"),
+        (f"Key: {TOKEN.encode().hex(':')}", "Key: ***"),  # openssl
+        (TOKEN.encode().hex(" ").upper(), "***"),
+        (repr({"token": TOKEN.encode()}), "{'token': b'***'}"),
+        (json.dumps(json.dumps({"token": TOKEN})), r'"{\"token\": \"***\"}"'),
+        (f"<p>{html.escape(TOKEN)}</p>", "<p>***</p>"),
+        (f"<p>{html.escape(TOKEN, quote=False)}</p>", "<p>***</p>"),
+        ("pa ss/w+or&#39;d&#34;$x\\é!,{}&lt;&amp;&gt;~", "***"),  # Go's html/template
     ],
 )
 def test_a_secret_in_an_encoding_of_programs_is_masked(text: str, expected: str) -> None:

@@ -24,12 +24,11 @@ from pydantic import ValidationError
 
 from cli.render.tables import csv_text
 from config.errors import NodeError
-from engine.record.nccl_tests import Table
+from engine.record.result import Table
 from nodes.arrivals import Arrivals, leads_out, unpack
 from nodes.copy import copy_from
 from nodes.inventory import Inventory
-from nodes.openssh import openssh_config
-from nodes.ssh_hosts import hosts_text
+from nodes.openssh import hosts_text, openssh_config
 from tests.nodes.conftest import Site
 from tests.nodes.conftest import site as site  # noqa: PLC0414  a fixture
 

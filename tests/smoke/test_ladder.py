@@ -9,7 +9,7 @@ import pytest
 from config.cluster.resolved import CLUSTER_TAG
 from config.loading.load import load_cluster, load_run
 from config.target import Target
-from engine.record.nccl_tests import Table
+from engine.record.result import Table
 from lab.places import Places
 from provision.aws.clients import client
 from smoke import rent

@@ -5,21 +5,27 @@ order of the queue. All changes are made under one lock, so that a run gets all 
 A line counts as long as a process holds the run's folder (locks.protect_folder). If the supervisor
 was killed, it counts as long as another one may take the run up, or the nodes may still have
 processes of it (handover.holds_nodes). Nobody starts runs: each supervisor waits for its own turn.
+
+A client that changes the cluster holds a lock on the head, until it disconnects. Clients of several
+machines may follow one run. `healing` lets one of them make lost nodes again. `removal` lets one of
+them remove the cluster, if no other run is on it, and no run begins then. `down` is for a person
+who removes it with its runs. Nobody heals while a client removes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.agent.journal.journal_file import JOURNAL
-from engine.agent.journal.locks import is_held, locked, protect_folder
+from engine.agent.journal.locks import is_held, locked, protect_folder, take
 from engine.agent.journal.run_secrets_file import holds_nodes, remove_handover
-from engine.contract.exit_status import REFUSED
-from engine.contract.names import QUEUE
+from engine.contract.names import BUSY, HEALING, HEALS, HELD, QUEUE, REMOVAL, REMOVES, TAKEN
+from engine.contract.verdict import REFUSED
 
 WAITING = "waiting"
 STARTED = "started"
@@ -237,3 +243,46 @@ def move(folder: Path, place: str) -> int:
 def drop(folder: Path) -> int:
     """Take the run out of the queue; return 0, or REFUSED if it does not wait."""
     return 0 if Queue(folder.parent).drop(folder.name) else REFUSED
+
+
+def hold(folder: Path, what: str) -> int:
+    """Hold the lock until stdin ends; return 0.
+
+    First print a line: `held`; `taken`, if another client holds the lock; `heals` or `removes`, if
+    another client does that meanwhile; or `busy`, if other runs keep the cluster from removal.
+    Unless it is `held`, return at once.
+    """
+    # Clients decide one after the other, and a refused one holds nothing meanwhile.
+    with locked(folder.parent, "holding.lock"):
+        answer = _take(folder, what)
+    sys.stdout.write(f"{answer}\n")
+    sys.stdout.flush()
+    if answer == HELD:
+        while os.read(0, 4096):
+            pass  # the end of input is what counts
+    return 0
+
+
+def _take(folder: Path, what: str) -> str:
+    """Take the lock, unless another client prevents it; return the answer.
+
+    For a removal that is not `down`'s, close the cluster for runs.
+    """
+    name, other = (HEALING, REMOVAL) if what == HEALING else (REMOVAL, HEALING)
+    if _is_held(folder, name):
+        return TAKEN
+    if _is_held(folder, other):
+        return HEALS if other == HEALING else REMOVES
+    if what == REMOVAL and not Queue(folder.parent).close_cluster(folder.name):
+        return BUSY
+    take(_path(folder, name))
+    return HELD
+
+
+def _is_held(folder: Path, name: str) -> bool:
+    path = _path(folder, name)
+    return path.exists() and is_held(path)
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder.parent / f"{name}.lock"

@@ -16,19 +16,29 @@ LOOK_S = 0.5
 """Seconds after which a run reads the queue again, a small file."""
 
 
+_FROM_PLAN = (
+    "run_id",
+    "name",
+    "cluster",
+    "on_stop",
+    "stop_grace_s",
+    "outputs",
+    "saved",
+    "ports",
+    "owner",
+)
+
+
 def begin_fields(plan: LaunchPlan, journal: Journal) -> dict[str, Any]:
     """Return what the first event of a run has, without environment and scripts.
 
     It is for clients, and `clock` for the next supervisor, if this one is killed.
     """
     return {
-        **{key: getattr(plan, key) for key in ("run_id", "name", "cluster", "on_stop")},
+        **{key: getattr(plan, key) for key in _FROM_PLAN},
         "boot_id": boot_id(),
         "clock": journal.clock.offset,
-        "outputs": plan.outputs,
-        "saved": plan.saved,
         "notifies": bool(plan.notify),
-        "ports": plan.ports,
         "nodes": run_nodes(plan),
     }
 

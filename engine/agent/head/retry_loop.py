@@ -9,8 +9,7 @@ from typing import cast
 
 from engine.agent.head.queue_wait import run_nodes
 from engine.agent.head.recorder import Recorder
-from engine.agent.head.resizing import plan_on
-from engine.agent.head.retry import Again, WaitForNodes, next_step
+from engine.agent.head.run_state import Again, WaitForNodes, next_step, plan_on
 from engine.agent.journal.journal import E
 from engine.agent.link.launcher import Launcher
 from engine.agent.link.times import Times

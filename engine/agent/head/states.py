@@ -1,13 +1,13 @@
 """The state machine of a run as values: the phases of a run and of its nodes, actions, the state.
 
-decisions.py has what follows from an event, verdicts.py what it means for the run's end.
+run_state.py has what follows from an event, verdicts.py what it means for the run's end.
 
 A row of a table of phases is a phase; it names the kinds that end it, each with the next phase. A
 kind that a row does not name changes nothing, so phases never go back; only the next attempt begins
 with the nodes anew.
 
 A node's kinds are those of its events, and `start`: the supervisor starts its job. A run's kinds
-are those of the events of its beginning and its end, and what decisions.py finds in its nodes:
+are those of the events of its beginning and its end, and what run_state.py finds in its nodes:
 
 | kind | meaning |
 | --- | --- |
@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from engine.contract.event import NodeEvent
+from engine.contract.event import Event, NodeEvent
 from engine.contract.head_events import NodeLost, NodeUnreachable
 from engine.contract.verdict import Verdict
 from engine.contract.worker_events import NodeExited, NodeInterrupted, NodeStopped, RankStarted
@@ -194,6 +194,13 @@ class Stop(Action):
 
 
 @dataclass(frozen=True)
+class PassOn(Action):
+    """Give the job notice on all nodes: a job saves as a whole."""
+
+    notice: Event
+
+
+@dataclass(frozen=True)
 class Finish(Action):
     """End the run: no process of it is left on any node."""
 
@@ -203,7 +210,8 @@ class State:
     """The input of all decisions, about the present attempt. `nodes` are in rank order.
 
     `verdict` is that of the attempt, from the first event that ends it on. `ending` is the run's,
-    if an event that ends the run has come since: no other attempt follows.
+    if an event that ends the run has come since: no other attempt follows. `will_stop`: the job has
+    notice that the run is stopped.
     """
 
     startup_order: str
@@ -212,6 +220,7 @@ class State:
     phase: str = "preparing"
     verdict: Verdict | None = None
     ending: Verdict | None = None
+    will_stop: bool = False
 
     def move(self, kind: str) -> State:
         """Return the state after something of this kind."""

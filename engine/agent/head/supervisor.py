@@ -1,7 +1,7 @@
 """The supervisor of one run, on the head node; it needs no client.
 
 `supervise` is the way of a run: queue, attempts (prepare, start in order, watch, stop, decide),
-save, end. attempt_runner.py has an attempt, decisions.py what follows from its events.
+save, end. attempt_runner.py has an attempt, run_state.py what follows from its events.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from engine.agent.head.attempt_runner import RunningAttempt
 from engine.agent.head.queue import Queue
@@ -19,16 +21,21 @@ from engine.agent.head.recorder import Recorder
 from engine.agent.head.retry_loop import wait_for_next_attempt
 from engine.agent.head.run_state import RunState
 from engine.agent.head.save_to_shared import save_run
+from engine.agent.head.verdicts import STOP_REASON
+from engine.agent.journal.clock import time_of_day
 from engine.agent.journal.journal import Journal
 from engine.agent.judge.output_reader import OutputReader
 from engine.agent.link.launcher import Launcher
 from engine.agent.link.times import TIMES, Times
 from engine.agent.metrics.samples import Samples
+from engine.agent.notify.lifetime import TIMER, lifetime_end, watch_end
+from engine.agent.notify.notices import words
 from engine.contract.event import Event
 from engine.contract.head_events import (
     AttemptStarted,
     DurationOver,
     HeadEnding,
+    LeaseEnding,
     NodesHealed,
     PoweringOff,
     RunFinished,
@@ -38,6 +45,7 @@ from engine.contract.head_events import (
 )
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import NODE_FAILED, Verdict
+from engine.contract.worker_events import NoticeGiven
 
 
 class Supervisor:
@@ -46,6 +54,9 @@ class Supervisor:
     `recorded` are the events that the journal has already, if an earlier supervisor was killed;
     `see` gets every event from now on.
     """
+
+    timer: Path = TIMER
+    """The timer of the cluster's lifetime."""
 
     def __init__(
         self,
@@ -100,11 +111,42 @@ class Supervisor:
             if state.is_finished:
                 queue.leave(plan.run_id)
 
+    @contextlib.contextmanager
+    def _watch_ends(self) -> Iterator[None]:
+        """Give notice of the end of the cluster's lifetime, and of its capacity block.
+
+        AWS reports the end of a block's instances ten minutes before, to EventBridge alone
+        (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-monitor.html,
+        2026-11-29).
+        """
+        record, notices = self._recorder.record, self.state.notices
+        block_ends = self.state.whole.ends_at
+        leases = [each.at for each in notices if isinstance(each, LeaseEnding)]
+        blocks = _deadlines(notices, "capacity-block")
+
+        def report_lease(at: float) -> None:
+            record(LeaseEnding(at))
+
+        def report_block(at: float) -> None:
+            text = f"AWS ends the nodes at {time_of_day(at)}: their capacity block ends"
+            record(NoticeGiven(None, "capacity-block", at, text))
+
+        watches = [
+            watch_end(lambda: lifetime_end(self.timer), report_lease, next(reversed(leases), None)),
+            watch_end(lambda: block_ends, report_block, next(reversed(blocks), None)),
+        ]
+        tasks = [asyncio.ensure_future(watch) for watch in watches]
+        try:
+            yield
+        finally:  # at once: followers see the run's end
+            for task in tasks:
+                task.cancel()
+
     async def run(self) -> Verdict:
         """Run to the end, with no process left on any node; return the verdict."""
         state, record, verdict = self.state, self._recorder.record, None
         samples = Samples(state.whole, self._journal.folder, record)
-        with contextlib.closing(samples), self._limit_duration():
+        with contextlib.closing(samples), self._limit_duration(), self._watch_ends():
             self._begin()
             while verdict is None:
                 # The attempt prepares all nodes and starts their jobs in order.
@@ -145,9 +187,25 @@ class Supervisor:
         self._recorder.record(PoweringOff())
         await self._launcher.power_off()
 
-    def stop(self, reason: str = "stopped on request") -> None:
-        """Stop the run gracefully; it ends as `stopped`."""
-        self._stop(StopAsked(reason), reason)
+    def stop(self, notice_s: float = 0) -> None:
+        """Stop the run gracefully; it ends as `stopped`. A job that runs gets notice before."""
+        state = self.state
+        if not notice_s or not self._has_nodes or state.attempt.verdict or state.is_finished:
+            self._stop(StopAsked(STOP_REASON), STOP_REASON)
+            return
+        at = round(time.time() + notice_s, 3)
+        text = f"the run is stopped at {time_of_day(at)}, in {words(notice_s)}"
+        self._recorder.record(NoticeGiven(None, "stop", at, text))
+        self._stop_at(at)
+
+    def _stop_at(self, at: float) -> None:
+        """Stop the run at this time, unless it has ended."""
+
+        def stop() -> None:
+            if not self.state.is_finished:
+                self._recorder.record(StopAsked(STOP_REASON))
+
+        asyncio.get_running_loop().call_later(max(0.0, at - time.time()), stop)
 
     def end(self) -> None:
         """Stop the run because this unit got SIGTERM, as in a shutdown of the machine."""
@@ -171,6 +229,8 @@ class Supervisor:
     def _begin(self) -> None:
         """Begin the run, or take it up."""
         self._has_nodes = True
+        for at in _deadlines(self.state.notices, "stop"):
+            self._stop_at(at)
         if self._resumed:
             self._recorder.record(SupervisorResumed())
             return
@@ -232,6 +292,15 @@ class Supervisor:
         """Launch workers at the addresses of the present plan; power all nodes off."""
         ips = tuple(node.private_ip for node in self.state.plan.nodes)
         self._launcher.replace_addresses(ips, tuple(self.state.whole.cluster_ips))
+
+
+def _deadlines(notices: Iterable[Event], kind: str) -> list[float]:
+    """Return the deadlines of the notices of a kind."""
+    return [
+        each.deadline
+        for each in notices
+        if isinstance(each, NoticeGiven) and each.notice == kind and each.deadline is not None
+    ]
 
 
 class Deadline:

@@ -29,8 +29,8 @@ from engine.agent.metrics.endpoint import open_endpoint
 from engine.agent.notify.notifier import Notifier
 from engine.agent.program import this_file
 from engine.contract.codec import from_json
-from engine.contract.exit_status import BUSY, NO_PLAN
 from engine.contract.plan import RunOrder
+from engine.contract.verdict import BUSY, NO_PLAN
 
 _RENEW_S = 5.0
 
@@ -51,7 +51,7 @@ def supervise(folder: Path) -> int:
     if not Queue(folder.parent).enter(folder.name, plan.node_names, may_wait=plan.queue):
         return BUSY
     agent, ips = this_file(), tuple(node.private_ip for node in plan.nodes)
-    units = Units(folder, agent, ips, tuple(plan.cluster_ips))
+    units = Units(folder, agent, ips, tuple(plan.cluster_ips), plan.stop_grace_s)
     supervise_run(folder, order.with_common_texts(), agent, units)
     mark_used(folder)
     remove_handover(folder)
@@ -98,7 +98,7 @@ def _end(supervisor: Supervisor, folder: Path) -> None:
 def answers_of(supervisor: Supervisor) -> Answers:
     """Return what is done for each word that a client may send."""
     return {
-        "stop": lambda _: supervisor.stop(),
+        "stop": lambda seconds: supervisor.stop(float(seconds or 0)),
         "ack": lambda _: supervisor.acknowledge(),
         "healed": supervisor.heal,
     }

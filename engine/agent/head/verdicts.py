@@ -8,6 +8,7 @@ from engine.agent.head.states import ENDED, State
 from engine.contract.event import Event, NodeEvent
 from engine.contract.head_events import (
     DurationOver,
+    HangJudged,
     HeadEnding,
     NetworkSeen,
     NodeGone,
@@ -36,6 +37,7 @@ from engine.contract.worker_events import (
 
 ENDS_RUN = (StopAsked, DurationOver, HeadEnding)
 """The events that end the run, and not only an attempt of it."""
+STOP_REASON = "stopped on request"
 
 
 def judge(state: State, event: Event, before: State) -> State:
@@ -47,6 +49,8 @@ def judge(state: State, event: Event, before: State) -> State:
         verdict = _judge_node(state, event, before)
     elif state.verdict is None and verdict is None:
         verdict = judge_run(state, event)
+    if verdict is not None and state.will_stop:  # as an exit code after StopAsked
+        verdict = Verdict("stopped", STOPPED, None, STOP_REASON)
     return replace(state, verdict=verdict or state.verdict)
 
 
@@ -59,6 +63,9 @@ def judge_run(state: State, event: Event) -> Verdict | None:
     if isinstance(event, OutputStopped):
         reason = f"no node has printed a line for {event.seconds} s (no_output_timeout)"
         return Verdict("failed", TIMED_OUT, None, reason, cause="no-output")
+    if isinstance(event, HangJudged) and event.action != "report":
+        cause = "no-output" if event.action == "restart" else ""
+        return Verdict("failed", TIMED_OUT, event.rank, event.text, cause=cause)
     if isinstance(event, StartupOver):
         return _judge_startup(state, event)
     if isinstance(event, HeadEnding):

@@ -1,8 +1,4 @@
-"""The run's journal on the head node: JSON lines that are appended (journal_file.py).
-
-A reader's position is a byte offset, so that a client can read on after a pause. Lines are ASCII,
-so bytes and characters are the same count. Where the journal is larger than its budget, the oldest
-output is removed, but no other event.
+"""The run's journal on the head node, as the supervisor writes it.
 
 A full disk does not end a run: space for the important events is reserved from the beginning, and
 the job's output is dropped and counted instead.
@@ -13,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from engine.agent.journal.clock import RunClock
 from engine.agent.journal.journal_file import JournalFile
@@ -25,7 +21,6 @@ from engine.contract.worker_events import DiskFull, Output
 if TYPE_CHECKING:
     import asyncio
 
-Message = dict[str, Any]
 E = TypeVar("E", bound=Event)
 RESERVE = "journal.reserve"
 RESERVED = 4 << 20  # bytes, for the end events of 2,048 nodes and their texts

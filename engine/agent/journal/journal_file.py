@@ -1,8 +1,14 @@
-"""A run's journal as files: a PieceFile of JSON lines, on the head and in the client's copy.
+"""The files of a journal: JSON lines that are appended, on the head and in the client's copy.
 
-An offset is a position in the journal as it was written. Where output was removed to stay within
-the budget, one line `output_dropped` takes its place. It has the offsets at which the removed part
-began and ended, so every other line keeps its offset.
+A reader's position is a byte offset, so that a client can read on after a pause. Lines are ASCII,
+so bytes and characters are the same count. Where the journal is larger than its budget, the oldest
+output is removed, but no other event.
+
+The files are a PieceFile. An offset is a position in the journal as it was written. Where output
+was removed to stay within the budget, one line `output_dropped` takes its place. It has the offsets
+at which the removed part began and ended, so every other line keeps its offset.
+
+Each process of the agent imports this module, and most do without the classes of the events.
 """
 
 from __future__ import annotations

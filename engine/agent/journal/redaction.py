@@ -25,8 +25,7 @@ def forms(value: str) -> set[str]:
     Texts with fewer characters than SHORTEST are omitted.
     """
     lines = {line.strip() for line in value.splitlines()}
-    digits = value.encode(errors="surrogateescape").hex()
-    known = {value, *lines, *_base64(value), *_percent(value), digits, digits.upper()}
+    known = {value, *lines, *_base64(value), *_percent(value), *_hexadecimal(value)}
     for text in (value, *lines):
         known.update(_quoted(text))
     return {text for text in known if len(text) >= SHORTEST}
@@ -37,10 +36,13 @@ def _quoted(text: str) -> Iterator[str]:
     for as_json in (json.dumps(text), json.dumps(text, ensure_ascii=False)):
         inner = as_json[1:-1]
         yield inner
+        yield json.dumps(inner)[1:-1]  # JSON as a text of JSON
         yield inner.replace("/", "\\/")  # PHP
         # Go's encoding/json
         yield re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", inner)
     yield repr(text)[1:-1]
+    yield repr(text.encode(errors="surrogateescape"))[2:-1]
+    yield from _in_html(text)
     yield text.replace("'", "'\"'\"'")  # Python's shlex.quote
     yield text.replace("'", "'\\''")  # `set -x`
     yield re.sub(r'([$`"\\])', r"\\\1", text)  # in double quotes: `export -p`
@@ -53,6 +55,22 @@ def _quoted(text: str) -> Iterator[str]:
         "\\": "\\\\",
     }
     yield text.translate(str.maketrans(control))  # $'…' of bash
+
+
+def _in_html(text: str) -> Iterator[str]:
+    """Yield the text as HTML and XML write it, with the quotes of Python, Go and XML."""
+    plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    yield plain
+    for double, single in (("&quot;", "&#x27;"), ("&#34;", "&#39;"), ("&quot;", "&apos;")):
+        yield plain.replace('"', double).replace("'", single)
+
+
+def _hexadecimal(text: str) -> Iterator[str]:
+    """Yield the text's bytes in hexadecimal digits, also as openssl and od separate them."""
+    data = text.encode(errors="surrogateescape")
+    for digits in (data.hex(), data.hex(":"), data.hex(" ")):
+        yield digits
+        yield digits.upper()
 
 
 def _percent(text: str) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What a supervisor needs to begin and to begin again: the plan.
 
-It is in a file in memory (/run, a tmpfs), for root only, as long as the run goes on: the supervisor
+It is in a file in memory, for the agent's user only, as long as the run goes on: the supervisor
 may be killed, and its unit restarts it. The file is gone after the run, when the nodes have given
 the supervisor up, and when the head was rebooted. head/secret_store.py has the values of secrets.
 """
@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 from engine.agent.journal.clock import steady
+from engine.agent.journal.memory_folder import make_memory_folder, memory_folder
 
 LOST_SUPERVISOR_S = 120.0
 """Seconds without a supervisor after which the nodes stop their jobs."""
@@ -19,14 +20,6 @@ HOLDS_S = LOST_SUPERVISOR_S + 30.0
 """Seconds after a supervisor's end during which a run may still have processes on its nodes, and so
 holds them: until they stop their jobs, and the time that this takes."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
-def memory_folder() -> Path:
-    """Return the folder in memory for what runs need while they go on.
-
-    It is /run/gpuctl, unless GPUCTL_RUNTIME_DIR names another one.
-    """
-    return Path(os.environ.get("GPUCTL_RUNTIME_DIR", "/run/gpuctl"))
 
 
 def handover_path(folder: Path) -> Path:
@@ -46,8 +39,8 @@ def write_handover(folder: Path, run: bytes) -> None:
 
 
 def write_for_root(path: Path, content: bytes) -> None:
-    """Write a new file that root alone may read. Raises FileExistsError if it exists."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Write a new file in memory that this user alone may read; FileExistsError if it exists."""
+    make_memory_folder()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from config.number_ranges import fold_numbers
+from engine.agent.judge.failures import RankFailures
 from engine.agent.judge.nccl_warnings import (
     CAUSE,
     CONSEQUENCE,
@@ -24,7 +25,6 @@ from engine.agent.judge.nccl_warnings import (
     WARN,
     read_warning,
 )
-from engine.agent.judge.rank_failures import RankFailures
 from engine.contract.worker_events import NodeFact
 
 RECENT = 1000  # lines of a node: an older complaint is not taken for the reason of its end

@@ -2,7 +2,8 @@
 
 The texts are those of NCCL's sources, `git grep 'WARN("'` in 2.12 to 2.30
 (https://github.com/NVIDIA/nccl: src/misc/socket.cc, src/os/linux.cc, src/bootstrap.cc, src/init.cc,
-src/misc/shmutils.cc, src/misc/ibvwrap.cc, src/transport/net_ib, src/include/checks.h), of
+src/misc/shmutils.cc, src/misc/ibvwrap.cc, src/transport/net_ib, src/transport/nvls.cc,
+src/mnnvl.cc, src/misc/argcheck.cc, src/include/checks.h), of
 aws-ofi-nccl's (https://github.com/aws/aws-ofi-nccl: src/platform-aws.cpp, nccl_ofi_rdma.cpp and
 nccl_ofi_sendrecv.cpp) and of libfabric's
 (https://github.com/ofiwg/libfabric/blob/main/prov/efa/src/efa_errno.h). The causes of EFA's errors
@@ -45,7 +46,8 @@ _WARNINGS = tuple(
         (r"Cuda failure (?:\d+ )?'([^']+)'", CAUSE, r"CUDA failed within NCCL (\1)"),
         (
             r"Error while (?:creating|attaching to) shared memory segment|"
-            r"Error: failed to extend \S+ to \d+ bytes",
+            r"Error: failed to extend \S+ to \d+ bytes|"
+            r"Call to (?:posix_fallocate|ftruncate|shm_open|mmap) failed ?: (?:No space|Cannot al)",
             CAUSE,
             "NCCL's shared memory did not fit into /dev/shm",
         ),
@@ -65,9 +67,49 @@ _WARNINGS = tuple(
             r"the ranks have different versions of NCCL (\1 and \2)",
         ),
         (
-            r"no socket interface found|No usable listening interface found",
+            r"no socket interface found|No usable listening interface found|"
+            r"NET/Socket : no interface found",
             CAUSE,
             "NCCL found no network interface; does NCCL_SOCKET_IFNAME name one of this node?",
+        ),
+        (
+            r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory .*: CUDA error \d+ '([^']+)'",
+            CAUSE,
+            r"NVLink SHARP does not work (\1); is nvidia-fabricmanager active, or else set"
+            " NCCL_NVLS_ENABLE=0",
+        ),
+        (
+            r"MNNVL \(cliqueSize \d+\) is available but not working",
+            CAUSE,
+            "NVLink between nodes does not work; check IMEX (`nvidia-imex-ctl -N`), or set"
+            " NCCL_MNNVL_ENABLE=0",
+        ),
+        (
+            r"NET/IB : (?:\S+:\d+ )?(?:Got async event : (?=local )|async fatal event.*: )"
+            r"([a-z][^\":]+)",
+            CAUSE,
+            r"an RDMA device of the node failed (\1)",
+        ),
+        (
+            r"NET/OFI (Couldn't (?:open|create|allocate|enable) [^.\"]*)\. RC: -?\d+, ERROR:"
+            r" ([^\"]+)",
+            CAUSE,
+            r"EFA's plugin for NCCL failed: \1 (\2)",
+        ),
+        (
+            r"Invalid NCCL_COMM_ID",
+            CAUSE,
+            "NCCL_COMM_ID is not ADDRESS:PORT",
+        ),
+        (
+            r"Invalid rank requested : (\d+)/(\d+)",
+            CAUSE,
+            r"a process asked for rank \1 of \2",
+        ),
+        (
+            r"(\w+) : invalid root (\d+) \(root should be in the 0\.\.(\d+) range\)",
+            CAUSE,
+            r"\1 was called with root \2 of \3 ranks",
         ),
         (
             r"Failed to initialize any NET plugin",
@@ -152,6 +194,16 @@ _WARNINGS = tuple(
             r"([A-Z][^,()\"]+)",
             CONSEQUENCE,
             r"the process at \1 could not be reached (\2)",
+        ),
+        (
+            r"connect returned ([A-Z][^,\"]+), exceeded error retry count",
+            CONSEQUENCE,
+            r"the process of another rank could not be reached (\1)",
+        ),
+        (
+            r"Call to (?!connect|recv|send|poll|ibv_)(\w+) failed ?: ([A-Z][^\"]+)",
+            CAUSE,
+            r"the system refused NCCL's call of \1 (\2)",
         ),
         (
             r"Got completion from peer (\S+) with (?:error|status=\w*\(?)\s*12\b",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from engine.agent.judge.failures import explain
 from engine.agent.judge.output_checks import Judge, judged
-from engine.agent.judge.table_events import TableEvents
+from engine.agent.judge.tables import TableEvents
 from engine.contract.event import Event, change
 from engine.contract.head_events import (
     CaseStarted,

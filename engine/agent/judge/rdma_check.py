@@ -20,7 +20,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from engine.agent.judge.findings import Finding, hosts_of
+from engine.agent.judge.failures import Finding, hosts_of
 from engine.contract.node_plan import NodePlan
 from engine.contract.plan import NetworkPlan
 

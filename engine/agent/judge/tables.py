@@ -2,6 +2,10 @@
 
 The formats are those of src/common.cu, src/common.h and src/util.cu of nccl-tests 2.9 to 2.19.6
 (https://github.com/NVIDIA/nccl-tests, 2026-11-22); `table_rows` reads a row, this module the rest.
+
+The JSON that a node collects (engine/agent/node/outputs.py) becomes the same tables: src/util.cu of
+nccl-tests 2.17.3 to 2.19.6, JSON_FILE_VERSION 1 to 3 (2026-11-22). Each part of a table is in one
+event.
 """
 
 from __future__ import annotations
@@ -11,11 +15,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import lru_cache
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from engine.agent.judge.table_rows import Fragment, Shape, parse_fragment, parse_row, strip_prefix
-from engine.contract.head_events import TableRead
-from engine.contract.table import CASE_MARK, MOST_ROWS, Facts, Row, TableRank
+from engine.contract.event import Event
+from engine.contract.head_events import GateJudged, OutputJudged, TableRead
+from engine.contract.plan import LaunchPlan
+from engine.contract.table import CASE_MARK, MOST_ROWS, Facts, GateVerdict, Row, TableRank, Timing
+from engine.contract.worker_events import ITERATIONS
 
 _COMMENT = re.compile(
     r"^#|# (?:nccl-tests version|Collective test|nThread|Out of bounds|Avg bus|Reducing maxBytes)"
@@ -528,3 +536,181 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def read_json(document: dict[str, Any], printed_on: int, case: int = 0) -> ReadTable:
+    """Return the table of a case's document; ValueError, KeyError or TypeError for other ones."""
+    config = document["config"]
+    factor = "step_factor" in config
+    table = ReadTable(printed_on, case, program=Path(document["args"][0]).name)
+    table.nccl = nccl_version(int(document["nccl_version"]))
+    table.flags = {
+        "threads": _whole(config["nthreads"]),
+        "gpus": _whole(config["ngpus"]),
+        "min_bytes": _whole(config["minimum_bytes"]),
+        "max_bytes": _whole(config["maximum_bytes"]),
+        "step": _whole(config["step_factor" if factor else "step_bytes"]),
+        "factor": int(factor),
+        "warmup": _whole(config["warmup_iters"]),
+        "iterations": _whole(config["iterations"]),
+        "aggregated": _whole(config["aggregated_iterations"]),
+        "checks": _whole(config["validation"]),
+        "graph": _whole(config["graph"]),
+    }
+    table.replace_ranks(_rank(device) for device in config.get("devices", ()))
+    table.add_rows([_row(result) for result in document["results"]])
+    if "out_of_bounds" in document:
+        table.out_of_bounds = _whole(document["out_of_bounds"]["count"])
+    for name, key in (  # 2.17.3 to 2.17.8 misspell both
+        ("average_bus_bandwidth", "bandwidth"),
+        ("average_bus_bandwidith", "bandwidith"),
+    ):
+        if name in document:
+            table.average_busbw = float(document[name][key])
+            table.too_slow = document[name]["okay"] == "false"
+    return table
+
+
+def _whole(value: Any) -> int:
+    """Return the value as a number that an event may have."""
+    number = int(value)
+    if abs(number) >= 1 << 63:
+        raise ValueError(value)
+    return number
+
+
+def _rank(device: dict[str, Any]) -> TableRank:
+    return TableRank(
+        rank=_whole(device["rank"]),
+        group=_whole(device["group"]),
+        pid=_whole(device["pid"]),
+        host=str(device["hostname"]),
+        device=_whole(device["device"]),
+        pci=str(device["device_hex"]),
+        name=str(device["device_info"]),
+    )
+
+
+def _row(result: dict[str, Any]) -> Row:
+    return Row(
+        size=_whole(result["size"]),
+        count=_whole(result["count"]),
+        dtype=str(result["type"]),
+        redop=str(result["redop"]),
+        root=_whole(result["root"]),
+        out_of_place=_half(result, "out_of_place"),
+        in_place=_half(result, "in_place"),
+    )
+
+
+def _half(row: dict[str, Any], name: str) -> Timing | None:
+    half = row.get(name)
+    if half is None:
+        return None
+    time_us = half["time"] if "time" in half else half["cpu_time"]
+    wrong = half["nwrong"]
+    iterations = row.get(f"{name}_per_iter") or {}
+    return Timing(
+        float(time_us),
+        float(half["alg_bw"]),
+        float(half["bus_bw"]),
+        wrong=None if wrong is None else _whole(wrong),
+        iterations=tuple(float(iterations[key]) for key in ITERATIONS if key in iterations),
+    )
+
+
+MOST_RANKS = 1_000_000
+"""The ranks of all tables of an attempt that are kept, of about 110 bytes each."""
+
+
+class TableEvents:
+    """What was recorded of an attempt's tables."""
+
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        reader: TableReader,
+        most_rows: int = MOST_ROWS,
+        most_ranks: int = MOST_RANKS,
+    ) -> None:
+        self._reader = reader
+        self._most_rows, self._most_ranks = most_rows, most_ranks
+        self._cases = {case.number: case for case in (plan.sweep.cases if plan.sweep else ())}
+        self._gates: dict[int, tuple[GateVerdict, ...]] = {}
+        self._facts: dict[int, Facts] = {}
+        self._ends: dict[int, int | None] = {}
+        self._size, self._ranks = 0, 0
+        self._has_warned = False
+
+    def changes(self, heard: Iterable[Event] = ()) -> list[Event]:
+        """Return the events about the tables that have changed.
+
+        `heard` are the findings since the last call: a table has the verdicts of its gates.
+        """
+        changed = self._reader.changed
+        for event in heard:
+            if isinstance(event, GateJudged):
+                verdict = GateVerdict(event.level == "proof", event.text)
+                for case in event.cases:
+                    self._gates[case] = (*self._gates.get(case, ()), verdict)
+                of_cases = (table for table in self._reader.tables if table.case in event.cases)
+                changed.update((table.number, table) for table in of_cases)
+        if not changed:
+            return []
+        events = [event for table in changed.values() for event in self._changes_of(table)]
+        for table in changed.values():
+            if table.is_judged:
+                table.release()
+        changed.clear()
+        return events
+
+    def final_changes(self, heard: Iterable[Event]) -> list[Event]:
+        """Return the events about all that is not recorded at the end of the output."""
+        tables = (table for table in self._reader.tables if not table.is_restored)
+        self._reader.changed.update((table.number, table) for table in tables)
+        return self.changes(heard)
+
+    def restore(self, read: TableRead) -> None:
+        """Take over what an earlier supervisor has recorded of a table."""
+        self._reader.restore(read)
+        self._size += len(read.rows) + (read.table not in self._ends)
+        if read.facts is not None:
+            self._facts[read.table] = read.facts
+        self._ends[read.table] = read.ended_at
+
+    def _changes_of(self, table: ReadTable) -> list[Event]:
+        if self._size > self._most_rows:
+            return []
+        number, ended_at = table.number, table.ended_at
+        case, gates = self._cases.get(table.case), self._gates.get(table.case, ())
+        facts = replace(table.facts(), case=case, gates=gates)
+        is_known = self._facts.get(number) == facts
+        rows = table.rows[table.sent_rows - table.row_count :] if table.has_new_rows else []
+        ranks = table.ranks[table.sent_ranks - table.rank_count :] if table.has_new_ranks else []
+        if is_known and not rows and not ranks and self._ends.get(number) == ended_at:
+            return []
+        self._size += len(rows) + (number not in self._facts)
+        self._ranks += len(ranks)
+        self._facts[number], self._ends[number] = facts, ended_at
+        event = TableRead(
+            table=number,
+            case=table.case,
+            facts=None if is_known else facts,
+            first_rank=table.sent_ranks,
+            ranks=() if self._ranks > self._most_ranks else tuple(ranks),
+            first_row=table.sent_rows,
+            rows=tuple(rows),
+            ended_at=ended_at,
+        )
+        table.sent_rows, table.sent_ranks = table.row_count, table.rank_count
+        return (
+            [event] if self._ranks <= self._most_ranks else [event, *self._warn(table.printed_on)]
+        )
+
+    def _warn(self, rank: int) -> list[Event]:
+        """Return the warning that ranks are left out, once."""
+        if self._has_warned:
+            return []
+        self._has_warned = True
+        text = f"the run's tables have more than {self._most_ranks:,} ranks: the rest is not kept"
+        return [OutputJudged(rank, "warning", text)]

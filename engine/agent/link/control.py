@@ -27,7 +27,9 @@ _PAUSE_S = 0.2
 
 
 def call(folder: Path, word: str) -> int:
-    """Send `word` to the supervisor: stop, ack, `healed ADDRESSES`; return 1 if there is none.
+    """Send `word` to the supervisor; return 1 if there is none.
+
+    Words are `stop`, `stop SECONDS` with notice, `ack` and `healed ADDRESSES`.
 
     Wait for a supervisor that was killed and may come back.
     """

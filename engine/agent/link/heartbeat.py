@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.agent.journal.clock import time_of_day
-from engine.agent.link.heartbeat_layout import (
+from engine.agent.link.heartbeat_process import (
     BEAT_S,
     HEARD,
     LIFE,

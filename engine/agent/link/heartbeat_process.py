@@ -1,7 +1,8 @@
 """The process that sends or answers heartbeats for its owner (heartbeat.py): its program.
 
 Its owner gives it one order as JSON. Nine of these processes start with a run of eight nodes, so it
-imports no class of the contract.
+imports no class of the contract. What it shares with its owner, reports, memory and sockets, is
+here too.
 """
 
 from __future__ import annotations
@@ -20,18 +21,74 @@ from collections import deque
 from typing import Any
 
 from engine.agent.journal.clock import StepWatch
-from engine.agent.link.heartbeat_layout import (
-    BEAT_S,
-    HEARD,
-    LIFE,
-    NUMBER,
-    REPORT_BYTES,
-    SILENT,
-    STEP,
-    open_socket,
-)
 from engine.agent.link.process_title import rename_process
-from engine.agent.link.silence import SilenceWatch
+
+BEAT_S = 1.0
+SILENT = b"silent "  # a worker's process reports this, and how often it has turned to another head
+STEP = b"clock "  # a worker's process reports this, and by how many seconds the clock was set
+REPORT_BYTES = 1024  # more than a report or an order has
+NUMBER = struct.Struct("=Q")  # of a worker's last beat
+LIFE = struct.Struct("=d")  # the supervisor's last sign of life, on the monotonic clock
+HEARD = struct.Struct("=dQ4sH")  # time of day, number of the beat, address and port of its sender
+_INTERACTIVE = 6  # TC_PRIO_INTERACTIVE (linux/pkt_sched.h): sent before the job's bulk data
+# For a beat of 2,048 nodes at once: the kernel counts 768 bytes for a datagram, and its default of
+# 208 KiB (net.core.rmem_default) holds 277.
+_UNREAD_BYTES = 2 << 20
+_SO_RCVBUFFORCE = 33  # socket(7): beyond rmem_max, with CAP_NET_ADMIN
+_SO_PRIORITY = 12  # socket(7); PyPy does not name it
+
+
+def open_socket() -> socket.socket:
+    """Return a UDP socket that never blocks."""
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.setblocking(False)
+    made.setsockopt(socket.SOL_SOCKET, _SO_PRIORITY, _INTERACTIVE)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _UNREAD_BYTES)  # at most rmem_max
+    with contextlib.suppress(OSError):  # without CAP_NET_ADMIN
+        made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _UNREAD_BYTES)
+    return made
+
+
+STALL_S = 3.0
+"""Seconds between two calls, three heartbeats, after which the caller counts as stopped."""
+
+
+class SilenceWatch:
+    """A watch for silent peers. The caller passes all times, in seconds of one clock.
+
+    If the caller itself was stopped (more than STALL_S between two calls), that time does not count
+    as silence of the peers: their heartbeats may have arrived without being read.
+    """
+
+    def __init__(self, bound_s: float) -> None:
+        self._bound_s = bound_s
+        self._heard: dict[int, float] = {}
+        self._reported: set[int] = set()
+        self._now: float | None = None
+
+    def hear(self, peer: int, now: float) -> float:
+        """Record a heartbeat of `peer`; return the seconds since its last one, 0 for the first."""
+        self._advance(now)
+        silence = now - self._heard.get(peer, now)
+        if peer not in self._reported:
+            self._heard[peer] = now
+        return silence
+
+    def look(self, now: float) -> list[int]:
+        """Return the peers that have become silent since the last call, each of them once."""
+        self._advance(now)
+        silent = [peer for peer, at in self._heard.items() if now - at >= self._bound_s]
+        for peer in silent:
+            del self._heard[peer]
+        self._reported.update(silent)
+        return silent
+
+    def _advance(self, now: float) -> None:
+        stopped_s = 0.0 if self._now is None else now - self._now
+        self._now = now
+        if stopped_s > STALL_S:
+            self._heard = {peer: at + stopped_s for peer, at in self._heard.items()}
+
 
 _HEADER = struct.Struct(">cIQ")  # question or answer, rank, number of the beat
 _QUESTION, _ANSWER = b"q", b"a"

@@ -1,4 +1,4 @@
-"""The launcher of workers: a systemd unit per node, over OpenSSH with the cluster's key."""
+"""The launcher of workers: a unit per node, over OpenSSH with the cluster's key."""
 
 from __future__ import annotations
 
@@ -9,21 +9,30 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING, Protocol
 
-from engine.agent.link.ssh_multiplexing import CONNECT_S, SSH, master_command, ssh_to
-from engine.agent.program import receive_agent
+from engine.agent.link.ssh_multiplexing import (
+    CONNECT_S,
+    SSH,
+    master_command,
+    node_login,
+    ssh_to,
+)
+from engine.agent.link.units import (
+    CPU_SHARE,
+    OPEN_FILES,
+    STAYS_UP,
+    STOP_GRACE_S,
+    Agent,
+    end_command,
+    idle_command,
+    unit_command,
+)
+from engine.agent.link.worker_link import BEGINS
+from engine.agent.program import PROGRAM, receive_agent
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
 
 HELD = 32 * 1024  # bytes; asyncio stops reading a pipe at twice this number of unread bytes
-STOP_GRACE_S = 10
-UNIT_KILLED = 254  # exit status of `Launcher.open`'s process if a signal ended the worker
-CPU_SHARE = "CPUWeight=100"
-"""The property that makes the kernel share a node's processors between units, and not between
-processes: on the head a job leaves the supervisors of other runs their part. 100 is the default
-weight; systemd enables the CPU controller where a unit sets one ("Enabling and disabling
-controllers", https://freedesktop.org/software/systemd/man/252/systemd.resource-control.html,
-2026-11-23)."""
 _POWER_OFF = (
     "systemd-run --no-block --quiet --collect --property=DefaultDependencies=no"
     " sh -c 'systemctl poweroff; sleep 60; systemctl poweroff -ff'"
@@ -31,17 +40,6 @@ _POWER_OFF = (
 """Powers a machine off, by the kernel if the shutdown hangs for a minute in a driver or a mount: as
 the end of a lease does (set_end.sh). The shutdown does not stop this unit."""
 _REACHED = """echo '{"kind": "reached"}'"""
-
-
-def _unit_script(unit: list[str]) -> str:
-    """Return the shell command that runs the unit to its end.
-
-    systemd-run ends with 255 if a signal ended the unit (EXIT_EXCEPTION), and ssh if its connection
-    broke. The first becomes UNIT_KILLED.
-    """
-    return (
-        f"{{ {shlex.join(unit)}; code=$?; test $code != 255 || code={UNIT_KILLED}; exit $code; }}"
-    )
 
 
 class Launcher(Protocol):
@@ -72,16 +70,23 @@ class Launcher(Protocol):
 
 
 class Units:
-    """A launcher of workers as transient systemd units.
+    """A launcher of workers as units.
 
     `ips` are the addresses of the run's nodes in rank order. `cluster_ips` are the addresses of all
-    nodes of the cluster; the first is this machine, the head, which the run may not use.
+    nodes of the cluster; the first is this machine, the head, which the run may not use. What is
+    left of a job has `grace_s` to end, and in a shutdown of its machine the job itself.
     """
 
     def __init__(
-        self, folder: Path, agent: Path, ips: tuple[str, ...], cluster_ips: tuple[str, ...]
+        self,
+        folder: Path,
+        agent: Path,
+        ips: tuple[str, ...],
+        cluster_ips: tuple[str, ...],
+        grace_s: int = STOP_GRACE_S,
     ) -> None:
-        self._folder, self._agent = folder, agent
+        self._folder, self._agent, self._grace_s = folder, agent, grace_s
+        self._program = str(agent / PROGRAM)
         self._archive = agent.with_name(f"{agent.name}.pyz")
         self._ips, self._cluster_ips = ips, cluster_ips
         self.address = cluster_ips[0]
@@ -90,40 +95,28 @@ class Units:
         """Start a worker on the node; send the agent before the control lines.
 
         The shell of another node first reports that it was reached: the supervisor retries only
-        launches that failed before that. And systemd never starts two units of one name.
+        launches that failed before that. And no two units of one name run at a time.
         """
         if self._ips[rank] == self.address:
-            return await self._spawn(["sh", "-c", _unit_script(self._unit(rank, sys.executable))])
+            return await self._execute(rank, self._unit(rank, sys.executable))
         data = self._archive.read_bytes()
-        # `head` reads exactly these bytes from the pipe; the rest is the worker's stdin. The script
-        # is no argument: a job may end all processes with `python` among their arguments.
-        script = (
-            f"umask 022 && {receive_agent(str(self._agent), data)}"
-            f" && {_unit_script(self._unit(rank, 'python3'))}"
-        ).encode()
-        command = f'{_REACHED} && eval "$(head -c {len(script)})"'
-        process = await self._spawn(
-            master_command(self._ips[rank], ssh_to(self._ips[rank], command))
-        )
-        assert process.stdin is not None
-        process.stdin.write(script + data)
-        return process
+        agent = receive_agent(str(self._agent), data)
+        script = f"{_REACHED} && umask 022 && {agent} && {self._unit(rank, 'python3')}"
+        return await self._execute(rank, script, data)
 
     async def attach(self, rank: int) -> Process:
-        """Connect to the worker's socket on its node; at the worker's end, wait for its unit's."""
+        """Connect to the worker's socket on its node; at the worker's end, wait for its unit's.
+
+        A machine that shuts down has no worker that goes on.
+        """
         is_here = self._ips[rank] == self.address
-        python = sys.executable if is_here else "python3"
-        program = str(self._agent / "__main__.py")
-        attach = shlex.join([python, "-IS", program, "attach", str(self._folder)])
-        # `stop` waits until every process of the unit has ended.
+        agent = Agent(sys.executable if is_here else "python3", self._program)
+        # The end waits until every process of the unit has ended.
         command = (
-            f"{attach}; code=$?; test $code != 0 ||"
-            f" systemctl stop --quiet {self._unit_name(rank)} 2> /dev/null; exit $code"
+            f"{STAYS_UP} || exit 1; {agent.call('attach', str(self._folder))}; code=$?;"
+            f" test $code != 0 || {end_command(self._unit_name(rank), agent)}; exit $code"
         )
-        if is_here:
-            return await self._spawn(["sh", "-c", command])
-        ip = self._ips[rank]
-        return await self._spawn(master_command(ip, ssh_to(ip, command)))
+        return await self._execute(rank, command)
 
     async def is_back(self, address: str) -> bool:
         """Return whether the node answers, has a part of the run behind it, and runs none.
@@ -131,14 +124,12 @@ class Units:
         A new machine in its place has no folder of this run: the client reports it when it is
         ready. A machine that shuts down may still answer.
         """
-        folder = shlex.quote(str(self._folder))
-        command = (
-            f'test -d {folder} && test "$(systemctl is-system-running)" != stopping'
-            f" && ! systemctl is-active --quiet 'gpuctl-run-{self._folder.name}-*.service'"
-        )
+        python = sys.executable if address == self.address else "python3"
+        idle = idle_command(f"gpuctl-run-{self._folder.name}-", Agent(python, self._program))
+        command = f"test -d {shlex.quote(str(self._folder))} && {idle}"
         argv = ["sh", "-c", command]
         if address != self.address:
-            argv = [*SSH, "-S", "none", f"root@{address}", command]
+            argv = [*SSH, "-S", "none", node_login(address), command]
         process = await asyncio.create_subprocess_exec(
             *argv, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
         )
@@ -157,42 +148,57 @@ class Units:
 
     async def save(self, rank: int | None) -> Process:
         """Start saving.save on the node with this rank, on this one without a rank."""
-        program, folder = str(self._agent / "__main__.py"), str(self._folder)
         if rank is None or self._ips[rank] == self.address:
-            return await self._spawn([sys.executable, "-IS", program, "save", folder])
-        ip, words = self._ips[rank], ["python3", "-IS", program, "save", folder]
-        return await self._spawn(master_command(ip, ssh_to(ip, shlex.join(words))))
+            command = Agent(sys.executable, self._program).call("save", str(self._folder))
+            return await self._spawn(["sh", "-c", f"exec {command}"])
+        command = Agent("python3", self._program).call("save", str(self._folder))
+        return await self._spawn(master_command(self._ips[rank], ssh_to(self._ips[rank], command)))
 
     async def power_off(self) -> None:
         """Power off the other nodes, then this one after their last answer or after 20 s."""
         others = self._cluster_ips[1:]
         processes = [
-            await asyncio.create_subprocess_exec(*SSH, f"root@{ip}", _POWER_OFF, stdin=DEVNULL)
+            await asyncio.create_subprocess_exec(*SSH, node_login(ip), _POWER_OFF, stdin=DEVNULL)
             for ip in others
         ]
         if processes:
             await asyncio.wait([asyncio.ensure_future(p.wait()) for p in processes], timeout=20)
         await (await asyncio.create_subprocess_exec("sh", "-c", _POWER_OFF)).wait()
 
-    def _unit(self, rank: int, python: str) -> list[str]:
-        """Return systemd-run's command line: it passes pipes through, and waits for the unit."""
+    def _unit(self, rank: int, python: str) -> str:
+        """Return the shell command that runs the worker as a unit, and waits for it."""
         properties = (
             "KillMode=control-group",  # setsid does not leave a cgroup
-            f"TimeoutStopSec={STOP_GRACE_S}",
+            f"TimeoutStopSec={self._grace_s}",
             "LimitMEMLOCK=infinity",  # RDMA pins memory; systemd sets the highest limit that it may
-            "LimitNOFILE=65536",  # for the sockets of many ranks and of commands that enter the run
+            f"LimitNOFILE={OPEN_FILES}",  # also for commands that enter the run
             "TasksMax=infinity",
             CPU_SHARE,
             "OOMPolicy=continue",  # the kernel kills the job; the worker must live to report it
         )
-        options = [f"--property={text}" for text in properties]
-        unit = f"--unit={self._unit_name(rank)}"
-        program = str(self._agent / "__main__.py")
-        head = ["systemd-run", "--quiet", "--pipe", "--wait", "--collect", unit]
-        return [*head, *options, python, "-IS", program, "work", str(self._folder)]
+        agent = Agent(python, self._program)
+        return unit_command(
+            self._unit_name(rank), agent, agent.words("work", str(self._folder)), properties
+        )
 
     def _unit_name(self, rank: int) -> str:
         return f"gpuctl-run-{self._folder.name}-{rank}.service"
+
+    async def _execute(self, rank: int, script: str, data: bytes = b"") -> Process:
+        """Start a shell with the script on the node; the script's stdin begins with the data.
+
+        The script is no argument: a job may end all processes that have `python`, or its name,
+        among their arguments. `head` reads exactly its bytes from the pipe.
+        """
+        ip, text = self._ips[rank], script.encode()
+        command = f'eval "$(head -c {len(text)})"'
+        argv = ["sh", "-c", command]
+        if ip != self.address:  # ~/.bashrc there may print words without a line end
+            argv = master_command(ip, ssh_to(ip, f"echo; echo {BEGINS} >&2; {command}"))
+        process = await self._spawn(argv)
+        assert process.stdin is not None
+        process.stdin.write(text + data)
+        return process
 
     async def _spawn(self, argv: list[str]) -> Process:
         return await asyncio.create_subprocess_exec(

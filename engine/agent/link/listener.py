@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -17,10 +18,12 @@ class Listener:
 
     def open(self, backlog: int) -> None:
         """Accept connections; a socket of an earlier process is replaced. May raise OSError."""
-        self._path.unlink(missing_ok=True)
-        self._socket.bind(str(self._path))
-        self._path.chmod(0o600)
+        # It gets its name when it is ready: until then nobody may connect, also no other user.
+        unready = self._path.with_suffix(f".{os.getpid()}")
+        self._socket.bind(str(unready))
+        unready.chmod(0o600)
         self._socket.listen(backlog)
+        unready.rename(self._path)
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:

@@ -6,31 +6,38 @@ scope, so that it outlives the run. Without such a connection ssh opens a new on
 
 When the head shuts down, the scope ends after the supervisors, which stop other nodes' jobs: they
 are after network.target, it is before. systemd stops units in the opposite order (systemd.unit(5)).
+Without systemd the connection ends with the run.
 """
 
 from __future__ import annotations
 
+import os
+import pwd
+
+from engine.agent.journal.memory_folder import memory_folder
+from engine.agent.link.units import BY_SYSTEMD
+
 PERSIST_S = 600
 CHECK_S = 5
-MASTER_OPTIONS = ("-o", "ControlMaster=no", "-S", "/run/gpuctl/ssh-%h")
-"""Ssh's options to use a shared connection, if any. Its socket is in memory, for root only."""
 CONNECT_S = 10
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S}")
 _SSH = " ".join(SSH)
+_SCOPE = "systemd-run --quiet --scope --collect --property=Before=network.target"
 
-# $1 is the address, the rest is ssh's command line. A master that does not answer is replaced: its
-# node may have been replaced, or the connection may have broken while it was idle.
+# $1 is the login, $2 the socket, the rest is ssh's command line. A master that does not answer is
+# replaced: its node may have been replaced, or the connection may have broken while it was idle.
 # ProxyCommand=false prevents the check from opening a new connection.
 _LAUNCH = f"""\
-address=$1; shift
-socket=/run/gpuctl/ssh-$address
+address=$1; socket=$2; shift 2
 alive() {{ [ -S "$socket" ] && timeout {CHECK_S} {_SSH} -S "$socket" -o ProxyCommand=false \
-  "root@$address" true; }}
+  "$address" true; }}
 if ! alive < /dev/null > /dev/null 2>&1; then
-  timeout {CHECK_S} ssh -S "$socket" -O exit "root@$address" < /dev/null > /dev/null 2>&1
+  timeout {CHECK_S} ssh -S "$socket" -O exit "$address" < /dev/null > /dev/null 2>&1
   rm -f "$socket"
-  systemd-run --quiet --scope --collect --property=Before=network.target {_SSH} -fNM -S "$socket" \
-    -o ControlPersist={PERSIST_S} "root@$address" < /dev/null > /dev/null 2> "$socket.err"
+  keep=
+  if {BY_SYSTEMD}; then keep="{_SCOPE}"; fi
+  $keep {_SSH} -fNM -S "$socket" \
+    -o ControlPersist={PERSIST_S} "$address" < /dev/null > /dev/null 2> "$socket.err"
   if [ $? -eq 255 ]; then cat "$socket.err" >&2; exit 255; fi
 fi
 exec "$@"
@@ -38,13 +45,23 @@ exec "$@"
 
 
 def ssh_to(ip: str, command: str) -> list[str]:
-    """Return the command line that runs a shell command as root on another node of the cluster.
+    """Return the command line that runs a shell command on another node of the cluster.
 
     It does not use ssh's keepalive, because the heartbeats detect nodes that do not answer.
     """
-    return [*SSH, *MASTER_OPTIONS, f"root@{ip}", command]
+    return [*SSH, "-o", "ControlMaster=no", "-S", _socket("%h"), node_login(ip), command]
 
 
 def master_command(ip: str, words: list[str]) -> list[str]:
     """Return a command line that makes sure of a shared connection, then executes `words`."""
-    return ["sh", "-c", _LAUNCH, "sh", ip, *words]
+    return ["sh", "-c", _LAUNCH, "sh", node_login(ip), _socket(ip), *words]
+
+
+def node_login(ip: str) -> str:
+    """Return how ssh logs in to another node: as this user, whatever ssh_config says."""
+    return f"{pwd.getpwuid(os.geteuid()).pw_name}@{ip}"
+
+
+def _socket(host: str) -> str:
+    """Return the path of a shared connection's socket: in memory, for this user only."""
+    return str(memory_folder() / f"ssh-{host}")

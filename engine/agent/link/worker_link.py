@@ -10,8 +10,8 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from engine.agent.journal.journal import Message
-from engine.agent.link.launcher import UNIT_KILLED
+from engine.agent.journal.journal_file import Message
+from engine.agent.link.units import UNIT_KILLED
 from engine.contract.event import Event
 from engine.contract.events import decode, event_class
 
@@ -21,6 +21,8 @@ SSH_FAILED = 255  # ssh's exit status if ssh itself fails (ssh(1))
 _ACKNOWLEDGE = 200  # events of output after which the worker learns that they are in the journal
 _LEAVE_S = 0.5  # time for ssh to pass on that the worker has to end
 _STDERR_BYTES = 64 * 1024  # last bytes of standard error to keep
+BEGINS = "gpuctl-worker-begins"
+"""A line of standard error in front of the worker's: ~/.bashrc may print what comes before."""
 
 
 @dataclass(frozen=True)
@@ -164,14 +166,16 @@ class Channel:
 
     @property
     def is_unreached(self) -> bool:
-        """Return whether ssh failed or was given up before anything came from the node."""
-        failed = self._process.returncode == SSH_FAILED or bool(self._given_up)
+        """Return whether ssh failed, was killed or given up before anything came from the node."""
+        code = self._process.returncode
+        failed = code == SSH_FAILED or (code is not None and code < 0) or bool(self._given_up)
         return failed and not self.reached.is_set()
 
     @property
     def stderr_text(self) -> str:
-        """The standard error of the process so far."""
-        return self._stderr.decode("utf-8", "replace")
+        """The standard error of the process so far, or all that ssh and a login have printed."""
+        before, mark, after = self._stderr.decode("utf-8", "replace").partition(f"{BEGINS}\n")
+        return after if mark else before
 
     async def _keep_stderr(self, stream: asyncio.StreamReader) -> None:
         while data := await stream.read(4096):

@@ -11,17 +11,17 @@ from asyncio.subprocess import Process
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from engine.agent.journal.journal import Message
-from engine.agent.link.launcher import STOP_GRACE_S, Launcher
+from engine.agent.journal.journal_file import Message
+from engine.agent.link.launcher import Launcher
 from engine.agent.link.ssh_multiplexing import CONNECT_S
 from engine.agent.link.times import TIMES, Times
+from engine.agent.link.units import STOP_GRACE_S
 from engine.agent.link.worker_link import Channel
 from engine.contract.event import Event
 from engine.contract.worker_events import NodePrepared, NoWorker, Output, Reached, WorkerEnded
 
 LAUNCHES_AT_ONCE = 64
 _RECONNECTIONS = 10  # to a worker: a job may kill its connections again and again
-DISMISS_S = CONNECT_S + STOP_GRACE_S  # ssh to the node, and then its job's grace
 
 Hear = Callable[[int, Event], None]
 
@@ -30,7 +30,8 @@ class Workers:
     """The workers, one per node. `order` returns their first message, `hear` gets their events.
 
     `greet` returns the first messages to a worker that runs already, without its `received`.
-    `received` are the numbers of the last events that the journal has at first, by rank.
+    `received` are the numbers of the last events that the journal has at first, by rank. A job has
+    `grace_s` to end.
     """
 
     def __init__(
@@ -41,10 +42,12 @@ class Workers:
         hear: Hear,
         is_over: Callable[[], bool],
         received: Mapping[int, int],
+        grace_s: float = STOP_GRACE_S,
         times: Times = TIMES,
     ) -> None:
         self._launcher, self._order, self._greet, self._hear = launcher, order, greet, hear
         self._is_over, self._times = is_over, times
+        self._dismiss_s = CONNECT_S + grace_s  # ssh to the node, and then its job's grace
         self._received = dict(received)
         self._given_up: dict[int, str] = {}
         self._channels: dict[int, Channel] = {}
@@ -73,15 +76,25 @@ class Workers:
     async def why_gone(self, rank: int) -> str:
         """Return why the node has no worker, if it says so itself; else empty.
 
-        If only a process of the connection was killed, connect again and read on to the end.
+        If only the connection has ended, connect again and read on to the end: a process of it was
+        killed, or the network cut it. A node that does not answer then, or has no worker, is lost.
         """
         if not self._received.get(rank):
             return ""
         for _ in range(_RECONNECTIONS):
             channel = self._channels[rank]
-            if channel.no_worker or not channel.was_killed or channel.is_given_up:
+            if channel.no_worker or channel.is_given_up:
                 break
-            await self.take_up(rank, may_launch=False)
+            if channel.is_broken:
+                again, _ = await self._connect(rank, self._times.reconnect_s)
+                was_cut = (again.is_broken or again.was_killed) and not again.no_worker
+                if not again.is_attached and not was_cut:
+                    self._channels[rank] = channel
+                    return ""
+            elif channel.was_killed:
+                await self.take_up(rank, may_launch=False)
+            else:
+                break
         return self._channels[rank].no_worker
 
     def stderr_text(self, rank: int) -> str:
@@ -126,13 +139,13 @@ class Workers:
 
         If the node has none, launch it if `may_launch`: its job was never started.
         """
-        channel, reason = await self._connect(rank)
+        channel, reason = await self._connect(rank, self._times.reach_s)
         if not channel.is_attached and may_launch and not channel.is_unreached:
             return await self.attend(rank)
         return reason
 
     async def dismiss(self, rank: int) -> None:
-        """End a worker that may have outlived its ssh connection; give up after DISMISS_S."""
+        """End a worker that may have outlived its ssh connection; give up after a while."""
         if rank not in self._channels or not self._channels[rank].is_broken:
             return
         channel = await self._open(self._launcher.attach(rank))
@@ -141,7 +154,7 @@ class Workers:
             channel.send({**first, "received": 1 << 62})  # nobody reads its events any more
             channel.send({"do": "leave"})
             # `wait_for_end` would close stdin, and then `attach` ends before the worker does.
-            await asyncio.wait([self._start(_read_to_end(channel))], timeout=DISMISS_S)
+            await asyncio.wait([self._start(_read_to_end(channel))], timeout=self._dismiss_s)
         finally:
             await channel.close()
             self._opened.discard(channel)
@@ -159,9 +172,9 @@ class Workers:
         task.add_done_callback(self._readings.discard)
         return task
 
-    async def _connect(self, rank: int) -> tuple[Channel, str]:
+    async def _connect(self, rank: int, patience_s: float) -> tuple[Channel, str]:
         """Connect to the running worker and read its events; return the channel and its end."""
-        give_up = asyncio.get_running_loop().time() + self._times.reach_s
+        give_up = asyncio.get_running_loop().time() + patience_s
         while True:
             async with self._launches:
                 channel = await self._open(self._launcher.attach(rank))
@@ -172,7 +185,7 @@ class Workers:
                 reading = self._start(self._read(rank, channel, asyncio.Event()))
                 left = give_up - asyncio.get_running_loop().time()
                 if not await _first(channel.reached.wait(), reading, left):
-                    channel.give_up(f"no answer within {self._times.reach_s:g} s")
+                    channel.give_up(f"no answer within {patience_s:g} s")
             await reading
             reason = await channel.wait_for_end()
             self._opened.discard(channel)

@@ -44,13 +44,15 @@ def _entries(script: str) -> Iterator[tuple[int, str]]:
 
 def _fault(entry: str, bash: Bash) -> str | None:
     errors = bash(["-n", "/dev/stdin"], entry)
-    if _LINE.search(errors):
-        # An entry may switch extglob on for its next line.
-        wrong = _LINE.search(bash(["-O", "extglob", "-n", "/dev/stdin"], entry))
-        return f"line {wrong[1]}: {wrong[2]}" if wrong else None
-    heredoc = _OPEN.search(errors)
-    # bash only warns of a here-document without its end. If it goes to the end of the entry, a line
-    # after it that must be an error is none.
-    if heredoc and not _LINE.search(bash(["-n", "/dev/stdin"], f"{entry}\n)\n")):
-        return heredoc[1].partition(": ")[2]
-    return None
+    if _LINE.search(errors):  # an entry may switch extglob on for its next line
+        errors = bash(["-O", "extglob", "-n", "/dev/stdin"], entry)
+    wrong, heredoc = _LINE.search(errors), _OPEN.search(errors)
+    if wrong:
+        return f"line {wrong[1]}: {wrong[2]}"
+    # bash only warns of a here-document without its end, and stops reading at `[[ ]]` without a
+    # word. Then a line after it that must be an error is none.
+    if not (heredoc or "[[" in entry):
+        return None
+    if _LINE.search(bash(["-O", "extglob", "-n", "/dev/stdin"], f"{entry}\n)\n")):
+        return None
+    return heredoc[1].partition(": ")[2] if heredoc else "an operand is missing in a [[ … ]]"

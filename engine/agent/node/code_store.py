@@ -198,8 +198,9 @@ def _start(
     child: Message, runs: Path, agent: Path, complaints: BinaryIO | Any
 ) -> subprocess.Popen[bytes]:
     program = shlex.quote(str(agent / "__main__.py"))
+    # The line end is behind words that ~/.bashrc prints without one.
     command = (
-        f"umask 022 && {receive_agent(str(agent), _agent_archive(agent))}"
+        f"echo && umask 022 && {receive_agent(str(agent), _agent_archive(agent))}"
         f" && exec python3 -IS {program} receive {shlex.quote(str(runs))}"
     )
     return subprocess.Popen(

@@ -1,8 +1,11 @@
-"""The container in which a node runs the processes of a run with an image.
+"""The place where a node runs the processes of a run: the machine itself, or a container.
 
 The container isolates files and devices. Network, IPC, processes and control groups are the
 machine's. So a program only has to enter the container's mount namespace. In all other respects it
 is a child of the worker: in the worker's unit, with the worker's limits, and it gets signals.
+
+`Place` is the worker's interface. Every spawned process must be in the worker's unit (its cgroup),
+so that it ends with it.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ import shlex
 import stat
 import subprocess
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from engine.agent.node.login_environment import login_environment
 from engine.contract.node_plan import ImagePlan
 
 START_S = 50  # less than `prepare_s` in link/times.py
@@ -230,3 +234,58 @@ def _describes_gpus(folder: Path) -> bool:
             for file in folder.iterdir()
         )
     return False
+
+
+class Place(Protocol):
+    """A place for processes: the machine, or a container. Thread-safe once it is prepared."""
+
+    def prepare(self) -> None:
+        """Prepare the place for `spawn`. Raises OSError with one line for the user on failure.
+
+        Called once, before the node is reported as prepared.
+        """
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a login, with PATH and HOME; the run's overrides it."""
+
+    def spawn(
+        self, argv: list[str], environment: dict[str, str], **streams: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start the program in a new session and return its process.
+
+        It starts in the folder GPUCTL_WORKDIR of `environment`, by default in its HOME.
+        The program gets exactly `environment`, which never appears in process arguments or on a
+        disk. `streams` are Popen's stdin, stdout and stderr: None, DEVNULL, PIPE or descriptors;
+        they reach the program itself. The process ends with the program's status. Its `pid` is a
+        process group on this machine: a signal to the group reaches the program and its children.
+        Raises OSError if the program cannot be started.
+        """
+
+    def end(self) -> None:
+        """Remove the place and end its processes; called once, also if it is not prepared."""
+
+
+class Host:
+    """The machine itself. It needs no preparation; the unit ends its processes."""
+
+    def prepare(self) -> None:
+        """Do nothing."""
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a login on this machine."""
+        return login_environment()
+
+    def spawn(
+        self, argv: list[str], environment: dict[str, str], **streams: Any
+    ) -> subprocess.Popen[bytes]:
+        """Start the program as a child of the worker."""
+        return subprocess.Popen(
+            argv,
+            env=environment,
+            cwd=environment.get("GPUCTL_WORKDIR") or environment.get("HOME", "/"),
+            start_new_session=True,
+            **streams,
+        )
+
+    def end(self) -> None:
+        """Do nothing."""

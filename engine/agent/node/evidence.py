@@ -24,6 +24,10 @@ from engine.contract.node_plan import NodePlan
 
 FOLDER = "evidence"
 NODES = 8  # lost nodes of a run to examine; more losses usually have a common cause
+RANKS = "ranks"
+"""The source of evidence about a job that hangs: stacks and states of its ranks."""
+HANGS = 2  # silences of an attempt of which it is kept; a job that is often silent is not ill
+HANG_NODES = 32  # of which it is kept
 _SIZE = 16 * 1024  # characters to keep of one source
 _CLOSE_S = 2.0  # a killed process or a closed connection ends in milliseconds, unless it hangs
 _PINGS = (1, 2, 3)

@@ -23,10 +23,11 @@ from pathlib import Path
 from engine.agent.link.event_stream import Message
 from engine.agent.link.listener import Listener
 from engine.agent.link.ssh_multiplexing import ssh_to
+from engine.agent.node.container import Place
 from engine.agent.node.exec_client import FAILED, SOCKET
-from engine.agent.node.host import Place
 from engine.agent.node.process_group import ProcessGroup
 
+_CLOEXEC = 0x40000000  # MSG_CMSG_CLOEXEC of recvmsg(2); PyPy does not name it
 AT_ONCE = 4096  # 512 nodes with 8 ranks, one command per rank (horovodrun)
 
 
@@ -95,7 +96,7 @@ class Entrance:
         """Serve one command from its request to its end."""
         # For a caller that left, or an invalid request, only the connection ends.
         with connection, contextlib.suppress(OSError, ValueError, KeyError):
-            _, streams, _, _ = socket.recv_fds(connection, 1, 3, socket.MSG_CMSG_CLOEXEC)
+            _, streams, _, _ = socket.recv_fds(connection, 1, 3, _CLOEXEC)
             try:
                 with connection.makefile("rb") as reader:
                     request = json.loads(reader.readline())

@@ -1,7 +1,7 @@
 """The JSON of nccl-tests (`-J FILE.json`, since 2.17.3), collected on the node.
 
 Its `env` is the whole environment of the process, with secrets: it never leaves the node.
-judge/table_json.py reads the rest as a table, on the head: a worker does not import it.
+judge/tables.py reads the rest as a table, on the head: a worker does not import it.
 """
 
 from __future__ import annotations

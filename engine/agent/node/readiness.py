@@ -1,18 +1,24 @@
-"""The readiness probe of a job: a port that listens, a command that exits with 0."""
+"""Signs that a job runs: its readiness probe, and the ranks that its launcher started on the node.
+
+A probe is a port that listens, or a command that exits with 0. Each rank writes a line to a FIFO.
+A launcher that ignores its hostfile starts every rank on the head and succeeds. Only the ranks
+themselves can report that.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from engine.agent.link.event_stream import EventStream
-from engine.agent.node.host import Place
+from engine.agent.node.container import Place
 from engine.contract.node_plan import ReadyPlan
-from engine.contract.worker_events import NodeNotReady, NodeReady
+from engine.contract.worker_events import NodeNotReady, NodeReady, RankStarted
 
 _PORT_S = 0.25  # between checks of a port
 _COMMAND_S = 1.0  # between runs of a command
@@ -86,3 +92,45 @@ def is_listening(port: int) -> bool:
             if state == _LISTEN and int(local.rpartition(":")[2], 16) == port:
                 return True
     return False
+
+
+FIFO = "ranks"
+_DRAIN_S = 5.0
+
+
+class Ranks:
+    """The FIFO in a run's folder. Each line `RANK SIZE` becomes an event of the node `rank`."""
+
+    def __init__(self, folder: Path, rank: int, report: EventStream) -> None:
+        self._path, self._rank, self._report = folder / FIFO, rank, report
+        self._descriptor: int  # from `open` on
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def open(self) -> None:
+        """Create the FIFO and read it in a thread; then ranks can write without waiting."""
+        part = self._path.with_name(f"{FIFO}.{self._rank}.part")  # nodes may share the folder
+        part.unlink(missing_ok=True)
+        os.mkfifo(part, 0o600)
+        self._descriptor = os.open(part, os.O_RDWR)  # a writer too, so there is no end of file
+        part.replace(self._path)
+        self._reader.start()
+
+    def drain(self) -> None:
+        """Wait until all lines that ranks have written are reported, at most _DRAIN_S."""
+        if self._reader.is_alive():
+            os.write(self._descriptor, b"\nend\n")
+            self._reader.join(_DRAIN_S)
+
+    def close(self) -> None:
+        """Remove the FIFO."""
+        self._path.unlink(missing_ok=True)
+
+    def _read(self) -> None:
+        with open(self._descriptor, "rb", closefd=False) as lines:
+            for line in lines:
+                if line == b"end\n":
+                    return
+                words = line.split()
+                if len(words) == 2 and all(word.isdigit() and len(word) < 10 for word in words):
+                    process, size = map(int, words)
+                    self._report.send(RankStarted(self._rank, process, size))

@@ -27,15 +27,14 @@ from engine.agent.link.heartbeat import HeartbeatClient
 from engine.agent.metrics.sampler import Sampler
 from engine.agent.node import nccl_json_files
 from engine.agent.node.bash_entries import first_fault
-from engine.agent.node.container import Container
+from engine.agent.node.container import Container, Host, Place
 from engine.agent.node.examination import Examination, start_folder
 from engine.agent.node.exec_server import Entrance
-from engine.agent.node.host import Host, Place
+from engine.agent.node.job_notice import FILE, JobNotice, order_of
+from engine.agent.node.login_environment import add_variables
 from engine.agent.node.output import Log, pump
 from engine.agent.node.process_group import ProcessGroup
-from engine.agent.node.ranks import Ranks
-from engine.agent.node.readiness import Probe
-from engine.agent.node.references import add_variables
+from engine.agent.node.readiness import Probe, Ranks
 from engine.agent.node.supervisor_link import Attachment
 from engine.contract.codec import from_json
 from engine.contract.names import ERROR_FILE
@@ -61,6 +60,8 @@ _GROUP_S = 0.1  # between two looks whether the job's process group has a proces
 DRAIN_S = 1.0  # time for output after the end of the job's bash
 _STEPS = 10  # steps of the clock to report: something may set it again and again
 _CHECK_S = 10  # for one command of the user
+_MAINTENANCE_S = 60.0  # before the first question about scheduled events
+_STOPS = ("stop", "leave", "head_silent", "supervisor_lost")
 _IN_PIPES = 4 * 65536  # bytes in the job's two pipes and their readers at its end
 
 
@@ -107,6 +108,7 @@ class Worker:
         self._entrance = Entrance(folder, self._place, order.hosts, rank, order.grace_s)
         self._ranks = Ranks(folder, rank, report)
         self._sampler = Sampler(folder, report)
+        self._notice = JobNotice(order.on_notice, folder, self._place, order.hidden)
         self._script = folder / f"job-{rank}.sh"
         # SimpleQueue: its put may be called from a signal handler.
         self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -119,14 +121,26 @@ class Worker:
     def post(self, message: Message) -> None:
         """Put a message into the inbox.
 
-        start, stop, exited; leave: the supervisor has given this node up; head_silent: heartbeats
-        get no answer; supervisor_lost: no supervisor has come back.
+        start, notice, stop, exited; leave: the supervisor has given this node up; head_silent:
+        heartbeats get no answer; supervisor_lost: no supervisor has come back. The order `examine`,
+        because the job is silent, is carried out at once.
         """
         if message["do"] in ("leave", "head_silent", "supervisor_lost"):
             self._is_alone = True
         if message["do"] == "supervisor_lost":
             remove_handover(self._folder)  # on the head, where the supervisor was
-        self._inbox.put(message)
+        if message["do"] == "examine":
+            threading.Thread(target=self._examine_ranks, daemon=True).start()
+        else:
+            self._inbox.put(message)
+
+    def _examine_ranks(self) -> None:
+        """Report what the job's processes wait for."""
+        # Few runs hang.
+        from engine.agent.node.rank_processes import examine  # noqa: PLC0415
+
+        variables = self._node.environment
+        self._report.offer(examine(variables["GPUCTL_RUN_ID"], variables["GPUCTL_NODE_RANK"]))
 
     def run(self) -> int:
         """Run the job; return the worker's own exit status, which is always 0."""
@@ -162,11 +176,14 @@ class Worker:
             # Python writes to a pipe in blocks: a job would look silent, and lose its last lines.
             environment.setdefault("PYTHONUNBUFFERED", "1")
             environment["TORCHELASTIC_ERROR_FILE"] = str(self._folder / ERROR_FILE)
+            environment[FILE] = self._notice.file
             variables = self._node.environment
             own = ("GPUCTL_", "DSTACK_")  # which the run's own variables may refer to
             environment.update((k, v) for k, v in variables.items() if k.startswith(own))
+            environment.update(self._order.secrets)
             add_variables(environment, variables)
             environment.update(self._order.secrets)
+            self._notice.clear(environment)
             self._check_commands(environment)
             self._entrance.open(environment)
             self._ranks.open()
@@ -184,15 +201,25 @@ class Worker:
 
     def _attend(self, environment: dict[str, str]) -> None:
         """Run the job as the supervisor orders, to its end."""
-        if self._order.is_spot:
-            # HTTP, for spot instances alone.
-            from engine.agent.node.interruption import Metadata, metadata_address, watch  # noqa: PLC0415
-
-            watched = (Metadata(metadata_address()), self._node.rank, self._report)
-            threading.Thread(target=watch, args=watched, daemon=True).start()
+        self._environment = environment
+        if self._order.is_rented or self._order.is_spot:
+            threading.Thread(target=self._watch_metadata, daemon=True).start()
         if self._wait_for({"start", "stop"}) == "start" and self._start(environment):
             ended_by = self._wait_for({"exited", "stop"})
             self._end(graceful=ended_by == "stop")
+
+    def _watch_metadata(self) -> None:
+        """Report AWS's notices to this node, and give them to its job."""
+        if not self._order.is_spot:
+            time.sleep(_MAINTENANCE_S)  # short jobs go without
+        from engine.agent.node import interruption  # noqa: PLC0415  HTTP, for rented nodes alone
+
+        def report(notice: interruption.Notice) -> None:
+            self._report.send(notice)
+            self.post(order_of(notice, self._node.name))
+
+        metadata = interruption.Metadata(interruption.metadata_address())
+        interruption.watch(metadata, self._node, self._order.is_spot, report)
 
     def _write_files(self) -> None:
         """Write the plan's files and the job's script, readable for root only."""
@@ -271,12 +298,15 @@ class Worker:
     def _wait_for(self, words: set[str]) -> str:
         """Wait for one of `words` and return it; without a supervisor it is `stop`."""
         while True:
-            word = self._inbox.get()["do"]
+            message = self._inbox.get()
+            word = message["do"]
+            if word == "notice":
+                self._notice.give(message, self._environment, self._log)
             if word == "head_silent":
                 silence = self._order.heartbeats.silence_s
                 reason = f"has not heard the head for {silence:g} s"
                 self._report.send(HeadSilent(reason))
-            if word in ("leave", "head_silent", "supervisor_lost"):
+            if word in _STOPS:
                 return "stop"
             if word in words:
                 return str(word)
@@ -345,6 +375,7 @@ class Worker:
             if self._job.status is None:
                 self._wait_until(deadline)
             self._entrance.wait(deadline - time.monotonic())
+        self._wait_for_notice(deadline if graceful else float("inf"))
         # The streams end with the group's last process, unless one that has left the group has them
         # open: that one got no signal, and ends with the unit.
         for thread in self._pumps:
@@ -361,6 +392,17 @@ class Worker:
         code = code if number is None else 128 + number
         self._examine(code, is_own_end)
         self._report.send(NodeExited(self._node.rank, code, signal=number))
+
+    def _wait_for_notice(self, deadline: float) -> None:
+        """Wait for the command of a notice, at most until the deadline; then kill it.
+
+        After the job's own end it has the time until its own deadline, unless the run stops.
+        """
+        while self._notice.is_being_given and time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):  # the command runs on
+                if self._inbox.get(timeout=_GROUP_S)["do"] in _STOPS:
+                    deadline = min(deadline, time.monotonic() + self._order.grace_s)
+        self._notice.end()
 
     def _examine(self, code: int, is_own_end: bool) -> None:
         """Report what the node shows of a failed job, or of any job if something is wrong."""
@@ -405,7 +447,7 @@ def start_failure(error: OSError | ValueError, environment: dict[str, str]) -> t
         path = environment.get("PATH", "")
         text = f"bash cannot be started: no folder of PATH has it (PATH is {path})"
         if "$" in path:
-            text += "; values of `env` are used as they are: set PATH in the commands instead"
+            text += "; no shell reads `env`: write ${PATH} for the value on the node"
         return NOT_FOUND, text
     if error.filename == str(start_folder(environment)):
         return CANNOT_START, f"the job cannot start in {error.filename}: {error.strerror}"

@@ -23,11 +23,12 @@ from engine.contract.head_events import (
     WaitingForNodes,
 )
 from engine.contract.plan import LaunchPlan
-from engine.contract.worker_events import NodeInterrupted
+from engine.contract.worker_events import NodeInterrupted, NoticeGiven
 
 Message = dict[str, Any]
 INTERRUPTIONS = 10
-"""Interrupted nodes of a run that have a notification each: AWS may reclaim a whole fleet."""
+"""Interrupted nodes of a run that have a notification each, and other notices to its job: AWS may
+reclaim a whole fleet."""
 LONGEST_REASON = 2000  # characters
 LONGEST_SUBJECT = 200  # characters
 SCHEMA_VERSION = 1
@@ -49,7 +50,7 @@ class Notices:
     def __init__(self, plan: LaunchPlan) -> None:
         self._plan = plan
         self._names = [node.name for node in plan.nodes]
-        self._number = self._interruptions = 0
+        self._number = self._interruptions = self._given = 0
         self._attempt = 1
         self._queued: float | None = None
         self._began: float | None = None
@@ -60,6 +61,7 @@ class Notices:
             WaitingForNodes: self._wait,
             AttemptStarted: self._count_attempt,
             NodeInterrupted: self._interrupt,
+            NoticeGiven: self._give_notice,
             LeaseEnding: self._end_lease,
             BudgetNearing: self._near_budget,
             RunFinished: self._end,
@@ -118,6 +120,17 @@ class Notices:
         if self._interruptions == INTERRUPTIONS:
             text += "; further ones are not reported"
         return "interruption", text, {"node": name, "action": event.action, "at": event.at}
+
+    def _give_notice(self, event: NoticeGiven) -> Any:
+        self._given += 1
+        if self._given > INTERRUPTIONS:
+            return None
+        name = None if event.rank is None else self._names[event.rank]
+        at = None if event.deadline is None else iso(event.deadline)
+        text = f": {event.text}"
+        if self._given == INTERRUPTIONS:
+            text += "; further notices are not reported"
+        return "notice", text, {"notice": event.notice, "node": name, "deadline": at}
 
     def _end_lease(self, event: LeaseEnding) -> Any:
         at, left = iso(event.at), words(event.at - event.time)

@@ -20,17 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from engine.agent.journal.journal import Journal, Message
+from engine.agent.journal.journal import Journal
+from engine.agent.journal.journal_file import Message
 from engine.agent.journal.redaction import Redaction
 from engine.agent.node.process_group import ProcessGroup
-from engine.agent.notify.budget import watch_budget
-from engine.agent.notify.lifetime import TIMER, watch_lifetime
+from engine.agent.notify.lifetime import watch_budget
 from engine.agent.notify.notices import Notice, Notices, body, variables, wants
 from engine.contract.event import Event
 from engine.contract.head_events import (
     BudgetNearing,
     HeadEnding,
-    LeaseEnding,
     NotificationsEnded,
     Notified,
     RunFinished,
@@ -73,20 +72,18 @@ class Notifier:
         hidden: Iterable[str],
         journal: Journal,
         agent: Path,
-        timer: Path = TIMER,
         tries: Tries = TRIES,
     ) -> None:
         self._targets, self._budget = plan.notify, plan.budget
         self._secrets, self._journal = secrets, journal
         self._hidden = [*secrets.values(), *hidden]
         self._program = str(agent / "__main__.py" if agent.is_dir() else agent)
-        self._timer, self._tries = timer, tries
+        self._tries = tries
         self._notices = Notices(plan)
         self._pending: dict[Key, Notice] = {}
         self._turns = [asyncio.Lock() for _ in self._targets]
         self._tasks: set[asyncio.Task[None]] = set()
         self._watches: list[asyncio.Task[None]] = []
-        self._reported_end: float | None = None
         self._ending: asyncio.Task[None] | None = None
         self._end_s = tries.end_s
         self._runs = self._is_over = self._gives_up = self._has_ended = False
@@ -114,9 +111,6 @@ class Notifier:
         """Watch the cluster's lifetime and its budget, where a target is notified of them."""
         events = {event for target in self._targets for event in target.on}
         loop = asyncio.get_running_loop()
-        if "lease" in events:
-            watching = watch_lifetime(self._report_end, self._reported_end, self._timer)
-            self._watches.append(loop.create_task(watching))
         if "budget" in events and self._budget is not None:
             self._watches.append(loop.create_task(watch_budget(self._record, self._budget)))
 
@@ -145,8 +139,6 @@ class Notifier:
             self._pending.pop((event.number, event.target), None)
         elif isinstance(event, NotificationsEnded):
             self._has_ended = True
-        elif isinstance(event, LeaseEnding):
-            self._reported_end = event.at
         elif isinstance(event, BudgetNearing):
             self._budget = None  # reported, perhaps by an earlier supervisor
         elif isinstance(event, RunFinished):
@@ -164,9 +156,6 @@ class Notifier:
     def _record(self, event: Event) -> None:
         """Write an event about notifications, of which one may have a notice too."""
         self.see(self._journal.append(event))
-
-    def _report_end(self, at: float) -> None:
-        self._record(LeaseEnding(at))
 
     def _send(self, key: Key) -> None:
         task = asyncio.get_running_loop().create_task(self._deliver(key))

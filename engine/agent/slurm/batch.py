@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from engine.agent.slurm.names import environment_values, file_name, repeat_counts
+from engine.agent.slurm.layout import environment_values, file_name, repeat_counts
 from engine.agent.slurm.srun import FAILED_STEPS, HOME, TRAVELLED
 
 _OF_GROUP = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2")
@@ -178,7 +178,7 @@ class Batch:
 
     def _write_hostfiles(self) -> None:
         """Write the hostfiles of mpirun, with the tasks of each node as slots."""
-        from engine.agent.slurm.names import expand_counts  # noqa: PLC0415
+        from engine.agent.slurm.layout import expand_counts  # noqa: PLC0415
 
         nodes = self._environment["SLURM_JOB_NODELIST"].split(",")
         counts = expand_counts(self._environment["SLURM_TASKS_PER_NODE"])

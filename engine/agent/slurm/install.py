@@ -11,7 +11,6 @@ MODULES = (
     "batch",
     "frames",
     "layout",
-    "names",
     "resources",
     "scontrol",
     "srun",

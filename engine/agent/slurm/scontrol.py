@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from engine.agent.slurm.names import expand, split_list
+from engine.agent.slurm.layout import expand, split_list
 
 _FIELDS = (
     ("JobId", "SLURM_JOB_ID"),

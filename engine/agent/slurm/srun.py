@@ -32,8 +32,17 @@ from engine.agent.slurm.frames import (
     FrameWriter,
     read_frame,
 )
-from engine.agent.slurm.layout import Choice, Job, gpus_of_task, step_layout, step_size
-from engine.agent.slurm.names import environment_values, expand, file_name, repeat_counts
+from engine.agent.slurm.layout import (
+    Choice,
+    Job,
+    environment_values,
+    expand,
+    file_name,
+    gpus_of_task,
+    repeat_counts,
+    step_layout,
+    step_size,
+)
 from engine.agent.slurm.resources import Resources
 from engine.agent.slurm.srun_options import NO_MPI, Options
 

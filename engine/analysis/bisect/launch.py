@@ -4,7 +4,7 @@ One mpirun per trial starts on the head, which prints the output of each trial a
 step is over: tables that run side by side stay apart. Each trial is announced as a case.
 """
 
-from config.run.launchers import OPEN_MPI_AGENT
+from config.run.owned_variables import OPEN_MPI_AGENT
 from config.run.run_file import Role, Task
 from engine.agent.journal.lines import Line, WholeLines
 from engine.analysis.bisect.rounds import LIMIT_S, Round, Trial
@@ -16,7 +16,7 @@ from engine.contract.worker_events import Output
 from engine.plan.modes.mpirun import FIND_OPEN_MPI
 from engine.plan.modes.nccl_tests import FIND_PROGRAM
 from engine.plan.script import WAIT
-from engine.record.nccl_tests import Table, TableCollector
+from engine.record.result import Table, TableCollector
 
 LEAST_BYTES = 64 * 1024
 """A size that also the lab's CPU stand-in measures, which skips large ones."""

@@ -11,6 +11,7 @@ from config.identifiers import NodeName, RunId, RunName
 from config.models import Value
 from engine.analysis.metrics.usage import Usage, usage
 from engine.contract.names import NEWEST
+from engine.plan.remote_paths import ENTER_MEMORY
 from engine.record.metrics_record import Sample
 from engine.session.cluster_runs import ASK_S
 from nodes.inventory import Inventory
@@ -38,7 +39,7 @@ async def live_runs(inventory: Inventory, run_id: str | None = None) -> tuple[Li
     pattern = f"{shlex.quote(run_id)}.{NEWEST}" if run_id else f"*.{NEWEST}"
     # The file is a line, with the offset of the run's clock to the time since the head's start.
     question = (
-        "cut -d' ' -f1 /proc/uptime; cd ${GPUCTL_RUNTIME_DIR:-/run/gpuctl} 2> /dev/null || exit 0;"
+        f"cut -d' ' -f1 /proc/uptime; {ENTER_MEMORY};"
         f' for run in {pattern}; do test ! -e "$run" || cat "$run" 2> /dev/null; done; exit 0'
     )
     try:

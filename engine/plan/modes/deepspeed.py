@@ -9,13 +9,6 @@ import re
 
 from config.run.run_file import DeepSpeed
 from engine.plan.modes.job import Job, Launch, Part, head_led_launch, hostfile
-from engine.plan.remote_paths import (
-    hostfile_path,
-    programs_path,
-    rank_script_path,
-    run_folder,
-    with_env_path,
-)
 from engine.plan.script import (
     quote_words,
     report_failure,
@@ -36,15 +29,15 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+^-]+")
 def launch(job: Job[DeepSpeed]) -> Launch:
     """Return the launch: the head starts the launcher and has ranks too; workers wait for ranks."""
     slots = job.processes(job.run.procs_per_node)
-    prelude = report_rank(job.run_id, "$RANK", "$WORLD_SIZE") + report_failure(job.run_id)
+    prelude = report_rank(job.paths, "$RANK", "$WORLD_SIZE") + report_failure(job.paths)
 
     def part(rank: int) -> Part:
         return Part(
-            script=run_until_failure(job.run_id) if rank else _head(job),
-            environment={"DS_ENV_FILE": f"{run_folder(job.run_id)}/{ENV_FILE}"},
+            script=run_until_failure(job.paths) if rank else _head(job),
+            environment={"DS_ENV_FILE": f"{job.paths.folder}/{ENV_FILE}"},
             files={
                 ENV_FILE: _env_file(job),
-                **run_rank(job.run_id, prelude, job.commands(rank)),
+                **run_rank(job.paths, prelude, job.commands(rank)),
             },
             processes=slots[job.nodes[rank].private_ip],
         )
@@ -56,7 +49,7 @@ def _head(job: Job[DeepSpeed]) -> str:
     command = [
         "deepspeed",
         "--hostfile",
-        hostfile_path(job.run_id),
+        job.paths.hostfile,
         "--launcher",
         "pdsh",
         "--master_addr",
@@ -65,17 +58,17 @@ def _head(job: Job[DeepSpeed]) -> str:
         str(job.run.port),
         "--no_python",
         "--no_local_rank",
-        with_env_path(job.run_id),
+        job.paths.with_env,
         "bash",
-        rank_script_path(job.run_id),
+        job.paths.rank_script,
     ]
     pdsh = require_program("pdsh", "the package pdsh") if len(job.nodes) > 1 else ""
     return (
         require_program("deepspeed", "DeepSpeed")
         + pdsh
-        + f"export PATH={programs_path(job.run_id)}:$PATH\n"
+        + f"export PATH={job.paths.programs}:$PATH\n"
         + unset_variables(job.hidden_variables("DEEPSPEED_", "PDSH_"))
-        + run_until_failure(job.run_id, quote_words(*command))
+        + run_until_failure(job.paths, quote_words(*command))
     )
 
 

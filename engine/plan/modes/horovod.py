@@ -7,7 +7,6 @@ variables, except for `HOROVOD_*`; each rank gets the variables of its node.
 from config.run.run_file import Horovod
 from engine.plan.modes.job import Job, Launch, Part, head_led_launch, host_list, hostfile
 from engine.plan.modes.mpirun import open_mpi_environment
-from engine.plan.remote_paths import programs_path, rank_script_path, with_env_path
 from engine.plan.script import (
     quote_words,
     report_failure,
@@ -24,20 +23,20 @@ def launch(job: Job[Horovod]) -> Launch:
     slots = job.processes(job.run.procs_per_node)
     # horovodrun uses Gloo or MPI, whichever Horovod was built with.
     prelude = report_rank(
-        job.run_id,
+        job.paths,
         "${HOROVOD_RANK:-${OMPI_COMM_WORLD_RANK-}}",
         "${HOROVOD_SIZE:-${OMPI_COMM_WORLD_SIZE-}}",
-    ) + report_failure(job.run_id)
+    ) + report_failure(job.paths)
 
     def part(rank: int) -> Part:
         return Part(
-            script=run_until_failure(job.run_id) if rank else _head(job, slots),
+            script=run_until_failure(job.paths) if rank else _head(job, slots),
             environment={
                 **job.ti_one_environment(rank),
                 "NODE_IP_SLOT_LIST": host_list(slots),
                 **open_mpi_environment(job, slots),
             },
-            files=run_rank(job.run_id, prelude, job.commands(rank)),
+            files=run_rank(job.paths, prelude, job.commands(rank)),
             processes=slots[job.nodes[rank].private_ip],
         )
 
@@ -55,12 +54,12 @@ def _interface(job: Job[Horovod]) -> list[str]:
 
 
 def _head(job: Job[Horovod], slots: dict[str, int]) -> str:
-    rank = [with_env_path(job.run_id), "bash", rank_script_path(job.run_id)]
+    rank = [job.paths.with_env, "bash", job.paths.rank_script]
     hosts = ["-np", str(sum(slots.values())), "-H", host_list(slots)]
     command = ["horovodrun", *hosts, *_interface(job), *rank]
     return (
         require_program("horovodrun", "Horovod")
-        + f"export PATH={programs_path(job.run_id)}:$PATH\n"
+        + f"export PATH={job.paths.programs}:$PATH\n"
         + unset_variables(job.hidden_variables("HOROVOD_"))
-        + run_until_failure(job.run_id, quote_words(*command))
+        + run_until_failure(job.paths, quote_words(*command))
     )

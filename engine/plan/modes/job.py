@@ -9,6 +9,7 @@ from config.run.elastic import NodeRange
 from config.run.run_file import Run, StartupOrder, Torchrun
 from engine.contract.node_plan import ReadyPlan
 from engine.contract.plan import Case
+from engine.plan.remote_paths import RunPaths
 from nodes.inventory import Node
 
 R = TypeVar("R", bound=Run)
@@ -34,7 +35,7 @@ class Job(Generic[R_co]):
     """
 
     run: R_co
-    run_id: str
+    paths: RunPaths
     nodes: tuple[Node, ...]
     roles: tuple[str, ...]
     variables: tuple[Variables, ...]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from config.run.launchers import (
+from config.run.owned_variables import (
     OPEN_MPI_AGENT,
     OPEN_MPI_HOSTFILE,
     OPEN_MPI_INTERFACES,
@@ -29,7 +29,6 @@ from engine.plan.modes.job import (
     hostfile,
     hydra_hostfile,
 )
-from engine.plan.remote_paths import hostfile_path, rank_script_path, remote_agent_path, run_folder
 from engine.plan.script import WAIT, job_script, quote_words, report_rank
 
 _FIND = """\
@@ -131,7 +130,7 @@ def rank_slots(job: Job[Mpirun]) -> dict[str, int]:
 def rank_prelude(job: Job[Run]) -> str:
     """Return the first line of a rank's script, for every implementation of mpirun."""
     return report_rank(
-        job.run_id,
+        job.paths,
         "${OMPI_COMM_WORLD_RANK:-${PMI_RANK-}}",
         "${OMPI_COMM_WORLD_SIZE:-${PMI_SIZE-}}",
     )
@@ -142,8 +141,8 @@ def open_mpi_environment(job: Job[Run], slots: Mapping[str, int]) -> dict[str, s
 
     They are for jobs that call mpirun themselves; gpuctl's own command has the same as options.
     """
-    hosts = open_mpi_hosts(hostfile_path(job.run_id), max(slots.values()), len(job.nodes))
-    return hosts | dict.fromkeys(OPEN_MPI_AGENT, remote_agent_path(job.run_id))
+    hosts = open_mpi_hosts(job.paths.hostfile, max(slots.values()), len(job.nodes))
+    return hosts | dict.fromkeys(OPEN_MPI_AGENT, job.paths.ssh)
 
 
 def open_mpi_defaults(run: Run) -> dict[str, str]:
@@ -155,7 +154,7 @@ def open_mpi_defaults(run: Run) -> dict[str, str]:
 
 
 def _find_open_mpi(job: Job[Mpirun]) -> dict[str, str]:
-    agent = remote_agent_path(job.run_id)
+    agent = job.paths.ssh
     versions = {
         # Version 4, called as mpirun.openmpi, prints OpenRTE.
         "*'(Open MPI) '[1-4].* | *'(OpenRTE) '*": quote_words("--mca", "plm_rsh_agent", agent),
@@ -192,7 +191,7 @@ def _call_open_mpi(job: Job[Mpirun], layout: Layout) -> dict[str, str]:
 
 
 def _layout_path(job: Job[Run], layout: Layout) -> str:
-    return f"{run_folder(job.run_id)}/{layout.hostfile}"
+    return f"{job.paths.folder}/{layout.hostfile}"
 
 
 def _exported(job: Job[Mpirun]) -> list[str]:
@@ -238,7 +237,7 @@ def _call_hydra(job: Job[Mpirun], layout: Layout, *pin: str) -> dict[str, str]:
         "-launcher",
         "ssh",
         "-launcher-exec",
-        remote_agent_path(job.run_id),
+        job.paths.ssh,
         "-localhost",
         job.head,
         "-genvnone",
@@ -250,18 +249,18 @@ def _call_hydra(job: Job[Mpirun], layout: Layout, *pin: str) -> dict[str, str]:
 
 def _mpich_environment(job: Job[Run], slots: Mapping[str, int]) -> dict[str, str]:
     return {
-        "HYDRA_HOST_FILE": hostfile_path(job.run_id),
+        "HYDRA_HOST_FILE": job.paths.hostfile,
         "HYDRA_LAUNCHER": "ssh",
-        "HYDRA_LAUNCHER_EXEC": remote_agent_path(job.run_id),
+        "HYDRA_LAUNCHER_EXEC": job.paths.ssh,
     }
 
 
 def _intel_environment(job: Job[Run], slots: Mapping[str, int]) -> dict[str, str]:
     return {
-        "I_MPI_HYDRA_HOST_FILE": hostfile_path(job.run_id),
+        "I_MPI_HYDRA_HOST_FILE": job.paths.hostfile,
         "I_MPI_PERHOST": str(max(slots.values())),
         "I_MPI_HYDRA_BOOTSTRAP": "ssh",
-        "I_MPI_HYDRA_BOOTSTRAP_EXEC": remote_agent_path(job.run_id),
+        "I_MPI_HYDRA_BOOTSTRAP_EXEC": job.paths.ssh,
     }
 
 
@@ -289,6 +288,6 @@ def launch(job: Job[Mpi]) -> Launch:
     prelude = rank_prelude(job)
     return mpirun_launch(
         job,
-        quote_words("gpuctl_ranks", "bash", rank_script_path(job.run_id)) + "\n",
+        quote_words("gpuctl_ranks", "bash", job.paths.rank_script) + "\n",
         [job_script(job.commands(node.rank), before=prelude) for node in job.nodes],
     )

@@ -13,7 +13,6 @@ from engine.contract.table import CASE_MARK
 from engine.plan.cases import list_cases, size_flag
 from engine.plan.modes.job import Job, Launch
 from engine.plan.modes.mpirun import Layout, mpirun_launch, rank_prelude, rank_slots
-from engine.plan.remote_paths import rank_script_path, run_folder
 from engine.plan.script import quote_words
 
 FOLDERS = ("/root/nccl-tests/build", "/opt/nccl-tests/build", "/usr/local/cuda*/efa/test-cuda*")
@@ -34,7 +33,7 @@ install nccl-tests in the image or on the nodes" >&2
 """The shell function `gpuctl_find NAME`, which prints the path of a program of nccl-tests."""
 
 # The first rank also writes its results as JSON if the program has -J (2.17.3 and later). The
-# worker sends the file to the head, without the environment in it (agent/node/nccl_json_files.py).
+# worker sends the file to the head, without the environment in it (agent/node/outputs.py).
 # The options are asked for outside the MPI job: a program that calls MPI_Init before it reads its
 # options would wait there for the other ranks.
 _JSON = """\
@@ -86,7 +85,7 @@ def launch(job: Job[NcclTests]) -> Launch:
         _RANK.format(all=_ALL, report=rank_prelude(job))
         + FIND_PROGRAM
         + 'gpuctl_program=$(gpuctl_find "$1") || exit\n'
-        + _JSON.format(folder=run_folder(job.run_id))
+        + _JSON.format(folder=job.paths.folder)
         + 'shift\nexec "$gpuctl_program" "$@" "${gpuctl_json[@]}"\n'
     )
     needed = list({layout.number: layout for layout in layouts.values()}.values())
@@ -141,6 +140,6 @@ def _call(job: Job[NcclTests], case: Case, layout: Layout, number: str) -> str:
         *(("-o", case.redop) if case.redop else ()),
     ]
     announce = quote_words("echo", f"{CASE_MARK}{number}: {case.title}")
-    script = rank_script_path(job.run_id)
+    script = job.paths.rank_script
     ranks = quote_words(layout.function, "bash", script, str(case.number), size, *words)
     return f"{announce}\n{ranks} || exit\n"

@@ -5,7 +5,6 @@ import json
 from config.run.run_file import Ray
 from engine.contract.node_plan import ReadyPlan
 from engine.plan.modes.job import Job, Launch, Part, hostfile
-from engine.plan.remote_paths import run_folder
 from engine.plan.script import job_script, quote_words, require_program
 
 JOIN_S = 900
@@ -41,7 +40,7 @@ _NO_DRAIN = "export RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0\n"
 def launch(job: Job[Ray]) -> Launch:
     """Return the launch: workers wait for Ray on the head; the head's commands end the run."""
     alone = len(job.nodes) == 1
-    started = f"test -e {run_folder(job.run_id)}/{_STARTED}"
+    started = f"test -e {job.paths.folder}/{_STARTED}"
     listens = ReadyPlan(port=job.run.port, command=started, timeout_s=START_S)
 
     def part(rank: int) -> Part:
@@ -71,7 +70,7 @@ def launch(job: Job[Ray]) -> Launch:
 
 
 def _head(job: Job[Ray]) -> str:
-    folder, run = run_folder(job.run_id), job.run
+    folder, run = job.paths.folder, job.run
     start = [
         "ray",
         "start",

@@ -7,7 +7,6 @@ and gpuctl does not check the number of ranks.
 
 from config.run.run_file import Torchrun
 from engine.plan.modes.job import Job, Launch, Part, hostfile, node_range
-from engine.plan.remote_paths import rank_script_path
 from engine.plan.script import (
     keep_error,
     quote_words,
@@ -39,20 +38,20 @@ _TEE_TAG = "[rank$rank]:"
 def launch(job: Job[Torchrun]) -> Launch:
     """Return the launch: every node runs the same torchrun, which starts the node's ranks."""
     slots = job.processes(job.run.procs_per_node)
-    words = ["--no_python", "bash", rank_script_path(job.run_id)]
+    words = ["--no_python", "bash", job.paths.rank_script]
     launcher = f'"${{gpuctl_torchrun[@]}}" {quote_words(*words)}\n'
     fixed = _is_fixed(job)
-    script = _FIND + (run_until_failure(job.run_id, launcher) if fixed else f"exec {launcher}")
+    script = _FIND + (run_until_failure(job.paths, launcher) if fixed else f"exec {launcher}")
     prelude = ""
     if fixed:
-        prelude = report_rank(job.run_id, "$RANK", "$WORLD_SIZE")
-        prelude += report_failure(job.run_id, keep_error(job.run_id))
+        prelude = report_rank(job.paths, "$RANK", "$WORLD_SIZE")
+        prelude += report_failure(job.paths, keep_error(job.paths))
     return Launch(
         parts=tuple(
             Part(
                 script,
                 _environment(job, node.rank),
-                run_rank(job.run_id, prelude, job.commands(node.rank)),
+                run_rank(job.paths, prelude, job.commands(node.rank)),
                 processes=slots[node.private_ip] if fixed else 0,
             )
             for node in job.nodes
@@ -73,7 +72,7 @@ def _environment(job: Job[Torchrun], rank: int) -> dict[str, str]:
     common = {
         "PET_NNODES": str(most) if least == most else f"{least}:{most}",
         "PET_NPROC_PER_NODE": str(run.procs_per_node or node.slots),
-        "PET_RDZV_ID": job.run_id,
+        "PET_RDZV_ID": job.paths.run_id,
         "PET_MAX_RESTARTS": str(run.max_restarts),
         "PET_LOCAL_ADDR": node.private_ip,
         "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": _TEE_TAG,

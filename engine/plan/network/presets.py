@@ -9,8 +9,14 @@ from config.catalogue.instance_types import catalogue
 from config.run.run_file import PresetName, Run
 from engine.contract.plan import NetworkPlan, Promise
 from engine.plan.network import settings
-from engine.plan.network.settings import HCAS, INTERFACE, BadSetting, PresetVariable
-from engine.plan.network.user_settings import UserSetting, commands_of
+from engine.plan.network.settings import (
+    HCAS,
+    INTERFACE,
+    BadSetting,
+    PresetVariable,
+    UserSetting,
+    commands_of,
+)
 from nodes.inventory import OWN_MACHINES, Inventory, Node
 
 

@@ -2,11 +2,19 @@
 
 Each has its reason, versions and source. `presets.py` says which preset has which
 group.
+
+A run sets variables not only in `env`: launchers have options (`mpirun -x NAME=VALUE`, Hydra's
+`-genv NAME VALUE`, Open MPI's `--mca`, horovodrun's `--network-interfaces`), and commands, and
+scripts that they start, export variables. Both are read without a shell: a text that only looks
+like an assignment (`echo NCCL_DEBUG=WARN`) counts too.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+
+from config.run.env import Secret
+from config.run.run_file import Mpirun, Run
 
 EFA_TABLE = "aws-ofi-nccl, doc/efa-env-var.md, 2026-11-20"
 CHEATSHEET = "awsome-distributed-ai, efa-cheatsheet.md, 2026-11-20"
@@ -273,14 +281,92 @@ EFA_UNWISE = (
     ),
     *(
         BadSetting(name, "names an interface that EC2's instances do not have",
-                   "leave it out: the preset sets it", "EC2 names them ens… or enp… (from memory)",
+                   "leave it out" if "HYDRA" in name else "leave it out: the preset sets it",
+                   "EC2 names them ens… or enp… (from memory)",
                    ("eth0",), harmful=r"=?(?:eth|ib|bond|eno|em|mlx|hsn|docker|lo)[\w.]*(?:,.*)?",
                    names_interfaces=True)
         for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "OMPI_MCA_btl_tcp_if_include",
-                     "OMPI_MCA_oob_tcp_if_include")
+                     "OMPI_MCA_oob_tcp_if_include", "HYDRA_IFACE", "I_MPI_HYDRA_IFACE")
     ),
     BadSetting(
         "NCCL_IB_HCA", "chooses among InfiniBand's and RoCE's devices, which EC2's instances do not"
         " have", "leave it out", NCCL_DOCS,
     ),
 )  # fmt: skip
+
+
+_COMMENT = re.compile(r"(?:^|(?<=\s))#.*$", re.MULTILINE)
+_VALUE = r"""(?:"([^"\n]*)"|'([^'\n]*)'|((?:(?!,[A-Z][A-Z0-9_]*=)[^\s;&|)"'])*))"""
+_ASSIGNED = re.compile(rf"(?<![\w.$/{{-])([A-Z][A-Z0-9]*(?:_\w+)+)=(?!=){_VALUE}")
+_BY_OPTION = re.compile(rf"(?:^|\s)-?-g?env\s+([A-Z][A-Z0-9]*(?:_\w+)+)\s+(?!-){_VALUE}")
+_BY_PYTHON = re.compile(
+    r"""(?:environ(?:\[|\.setdefault\()|putenv\()\s*["']([A-Z]\w+)["']\s*(?:\]\s*=(?!=)|,)\s*"""
+    rf"{_VALUE}"
+)
+# `os.environ.update({…})`, env_vars of Ray in Python and JSON.
+_BY_MAPPING = re.compile(rf"""["']([A-Z][A-Z0-9]*(?:_\w+)+)["']\s*:\s*(?=["']){_VALUE}""")
+_OPTION = re.compile(
+    r"(?:^|\s)(-?-(?:mca|prtemca|pmixmca)\s+(?:btl|oob)_tcp_if_include|-iface"
+    rf"|--network-interfaces?)[\s=]+{_VALUE}"
+)
+_OF_OPTIONS = {"-iface": "HYDRA_IFACE", "--network-interface": "NCCL_SOCKET_IFNAME"}
+
+
+@dataclass(frozen=True)
+class UserSetting:
+    """A variable that the user sets, its text, and where.
+
+    `value` is None for a secret. `where` is `env`, `mpirun_args`, `commands`, or the line of a
+    script: `train.sh:3`.
+    """
+
+    name: str
+    value: str | None
+    where: str
+
+
+def user_settings(run: Run, scripts: Mapping[str, str]) -> tuple[UserSetting, ...]:
+    """Return the run's own variables, those of all roles included, each once for each place.
+
+    `scripts` are texts that the commands start, by path.
+    """
+    return tuple(dict.fromkeys((*_settings(run), *_of_scripts(scripts))))
+
+
+def commands_of(run: Run) -> list[str]:
+    """Return the commands of the run and of all its roles."""
+    commands = [*(getattr(run, "commands", None) or ())]
+    return [*commands, *(text for role in run.roles.values() for text in role.commands or ())]
+
+
+def _of_scripts(scripts: Mapping[str, str]) -> Iterator[UserSetting]:
+    for path, text in scripts.items():
+        for name, value, line in _assignments(text):
+            yield UserSetting(name, value, f"{path}:{line}")
+
+
+def _settings(run: Run) -> Iterator[UserSetting]:
+    for env in (run.env, *(role.env for role in run.roles.values())):
+        for name, text in env.items():
+            yield UserSetting(name, None if isinstance(text, Secret) else text, "env")
+    if isinstance(run, Mpirun):
+        for name, value, _ in _assignments(" ".join(run.mpirun_args)):
+            yield UserSetting(name, value, "mpirun_args")
+    for text in commands_of(run):
+        for name, value, _ in _assignments(text):
+            yield UserSetting(name, value, "commands")
+
+
+def _assignments(text: str) -> Iterator[tuple[str, str, int]]:
+    """Yield name and value of each variable that the text sets, and the number of its line."""
+    text = _COMMENT.sub("", text.replace("\\\n", " \n"))
+    for pattern in (_ASSIGNED, _BY_OPTION, _BY_PYTHON, _BY_MAPPING, _OPTION):
+        line, end = 1, 0
+        for match in pattern.finditer(text):
+            line += text.count("\n", end, match.start(1))
+            end = match.start(1)
+            name, *values = match.groups()
+            if pattern is _OPTION:
+                name = _OF_OPTIONS.get(name.rstrip("s"), f"OMPI_MCA_{name.split()[-1]}")
+            value = next((v for v in values if v is not None), "")
+            yield name, value, line

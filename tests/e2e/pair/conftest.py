@@ -1,6 +1,6 @@
 """One cluster of two nodes, on which all tests of this folder run jobs.
 
-They stay on one worker (`TOGETHER` in tests/conftest.py). The last one removes the cluster.
+They stay on one worker (`TOGETHER` in tests/conftest.py).
 """
 
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.conftest import Gpuctl, cluster_file
+from tests.e2e.region import what_bills
 
 
 @pytest.fixture(scope="package")
@@ -15,5 +16,5 @@ def cluster(gpuctl: Gpuctl, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     file = cluster_file(tmp_path_factory.mktemp("jobs"), "jobs")
     gpuctl("--lab", "up", str(file), "--yes")
     yield "jobs"
-    if "jobs" in gpuctl("--lab", "status"):
-        gpuctl("--lab", "down", "jobs", "--yes")
+    gpuctl("--lab", "down", "jobs", "--yes")
+    assert what_bills(gpuctl, "jobs") == {}

@@ -67,7 +67,7 @@ LEFT = """\
 podman ps --all --quiet | wc -l
 mount | grep -c containers/storage/overlay
 systemctl list-units --no-legend 'gpuctl-run-*' 'libpod-*' | wc -l
-ls -d /run/gpuctl-login.* 2> /dev/null | wc -l
+ls -d /dev/shm/gpuctl-login.* 2> /dev/null | wc -l
 pgrep -c 'sleep|conmon'
 true
 """

@@ -29,7 +29,7 @@ GPU = {
 @contextmanager
 def gpus_are_idle_after(gpuctl: Gpuctl, cluster: str, seconds: float) -> Iterator[None]:
     """Runs that begin in the block count GPUs as idle after this time, and not after 10 minutes."""
-    file = "/var/lib/gpuctl/agent-*/engine/agent/metrics/idle_gpus.py"
+    file = "/var/lib/gpuctl/agent-*/engine/agent/metrics/samples.py"
     limit = f"sed -i 's/^IDLE_S = .*/IDLE_S = {{}}/' {file}"
     on_all = ("--lab", "exec", cluster, "--")
     gpuctl(*on_all, limit.format(seconds))

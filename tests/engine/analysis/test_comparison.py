@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from engine.analysis.comparison import Difference, compare
-from engine.analysis.measurements import measurements
+from engine.analysis.comparison import Difference, compare, measurements
 from engine.contract.plan import Case
 from engine.contract.table import Facts, Row, TableRank, Timing
-from engine.record.nccl_tests import Table
+from engine.record.result import Table
 
 
 def table(*times: float, in_place: float | None = None, **facts: object) -> Table:

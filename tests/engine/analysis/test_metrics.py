@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from config.errors import NodeError, RunError
-from engine.analysis.metrics.curves import CurvePoint, course
 from engine.analysis.metrics.live import live_runs, parse_live
-from engine.analysis.metrics.summary import idle_seconds, increase, summaries
+from engine.analysis.metrics.summary import CurvePoint, course, idle_seconds, increase, summaries
 from engine.analysis.metrics.usage import IdleCost, idle_cost, usage
 from engine.record.journal_copy import samples_path
 from engine.record.metrics_record import Sample, fetch_record, parse_samples, recorded_samples

@@ -1,6 +1,6 @@
 """The timeline of a run: spans of jobs, and what happened."""
 
-from engine.analysis.timeline import Moment, Span, Timeline, timeline
+from engine.analysis.report import Moment, Span, Timeline, timeline
 from engine.contract.head_events import (
     NodeAnswersAgain,
     NodeLost,

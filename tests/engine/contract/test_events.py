@@ -38,7 +38,7 @@ def test_users_see_no_fields_of_supervisors_and_the_order_that_they_know() -> No
     assert event_json(QUEUED) == (
         '{"kind":"run_queued","time":1.5,"run_id":"job-000001","name":"job","cluster":"demo",'
         '"on_stop":"keep","outputs":[],"saved":"","notifies":false,"ports":[],'
-        '"nodes":[{"rank":0,"name":"node0","private_ip":"10.0.0.1","role":"master"}],'
+        '"owner":"","stop_grace_s":10,"nodes":[{"rank":0,"name":"node0","private_ip":"10.0.0.1","role":"master"}],'
         '"place":2,"ahead":["one-000001"]}'
     )
     assert event_json(NodeStopped(rank=1, time=2.0, exit_code=143, signal=15)) == (

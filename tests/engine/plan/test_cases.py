@@ -14,13 +14,12 @@ from engine.contract.head_events import CaseStarted
 from engine.contract.plan import Case, LaunchPlan, Sweep
 from engine.contract.worker_events import Output, Stream, TableWritten
 from engine.plan.cases import binary_size, list_cases, size_flag
-from engine.plan.remote_paths import run_folder
 from tests.engine.agent.judge.test_nccl_tests import out
 from tests.engine.agent.judge.test_numbers import document, row, table
 from tests.engine.plan.test_modes import planned, run_of
 from tests.engine.read_output import TablesOfOutput
 
-FOLDER = run_folder("job-000001")
+FOLDER = "/var/lib/gpuctl/runs/job-000001"
 
 
 def cases(**fields: Any) -> list[str]:

@@ -8,8 +8,8 @@ import pytest
 
 from config.catalogue.instance_types import catalogue
 from config.catalogue.reference_figures import figures_of, reference_figures
+from config.duration import byte_count
 from config.run.collective import Collective
-from config.run.size import byte_count
 from engine.agent.judge.output_checks import Judge
 from engine.contract.head_events import GateJudged
 from engine.contract.plan import LaunchPlan

@@ -10,7 +10,7 @@ import pytest
 from config.cluster.cluster_file import Cluster
 from config.cluster.job_software import JOB_SOFTWARE, planned_software
 from config.run.run_file import RUN_TYPES
-from engine.plan.software_check import missing_software
+from engine.plan.requirement_check import missing_software
 from engine.plan.stand_in import stand_in
 from nodes.inventory import Inventory
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from engine.contract.plan import LaunchPlan
-from engine.plan.remote_paths import run_folder
 from tests.engine.plan.test_modes import planned
 
 RUN = "job-000001"
+FOLDER = f"/var/lib/gpuctl/runs/{RUN}"
 TELLS = 'echo "${0##*/} $*"\n'
 
 
@@ -60,7 +60,7 @@ class Node:
             Path(self.here(path)).write_text(self.here(text))
 
     def here(self, text: str) -> str:
-        return text.replace(run_folder(RUN), str(self.folder))
+        return text.replace(FOLDER, str(self.folder))
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def rank_of_nccl_tests(
     """What a rank of node 1 does with these words of the head's script."""
     node.has("all_reduce_perf", "", body)
     plan = planned(type="nccl-tests")
-    script = node.here(plan.nodes[1].files[f"{run_folder(RUN)}/rank.sh"])
+    script = node.here(plan.nodes[1].files[f"{FOLDER}/rank.sh"])
     return node.execute(f"set -- {words}\n{script}", plan, 1, **environment)
 
 
@@ -364,7 +364,7 @@ def test_a_rank_tells_itself_before_its_commands(
 def test_a_rank_waits_for_nobody_who_listens(node: Node) -> None:
     os.mkfifo(node.folder / "ranks")
     plan = planned(commands=("exit 5",))
-    script = node.here(plan.nodes[0].files[f"{run_folder(RUN)}/rank.sh"])
+    script = node.here(plan.nodes[0].files[f"{FOLDER}/rank.sh"])
     assert node.execute(script, plan, 0) == (5, [])
 
 

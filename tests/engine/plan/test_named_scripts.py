@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 from cli.main import app
 from config.run.run_file import Task
 from config.run.sources import folder_sources
-from engine.plan.named_scripts import with_scripts
 from engine.plan.network.presets import PRESETS, warnings
-from engine.plan.network.user_settings import user_settings
+from engine.plan.network.settings import user_settings
+from engine.plan.script import with_scripts
 from engine.plan.source_tree import Tree, tree_of
 from tests.engine.golden import inventory_path
 from tests.engine.plan.test_presets import HIDES, IFNAME
@@ -92,8 +92,16 @@ def test_a_continued_line_has_its_number(tmp_path: Path) -> None:
     assert warned(tmp_path, "bash t.sh") == (f"t.sh:3: NCCL_DEBUG {HIDES}",)
 
 
-def test_python_sets_defaults_too(tmp_path: Path) -> None:
-    make(tmp_path, {"t.py": "import os\n\nos.environ.setdefault('NCCL_DEBUG', \"VERSION\")\n"})
+@pytest.mark.parametrize(
+    "line",
+    [
+        "os.environ.setdefault('NCCL_DEBUG', \"VERSION\")",
+        "os.environ.update({'A': '1', 'NCCL_DEBUG': 'WARN'})",
+        'os.putenv("NCCL_DEBUG", "WARN")',
+    ],
+)
+def test_python_sets_variables_in_many_ways(tmp_path: Path, line: str) -> None:
+    make(tmp_path, {"t.py": f"import os\n\n{line}\n"})
     assert warned(tmp_path, "torchrun t.py") == (f"t.py:3: NCCL_DEBUG {HIDES}",)
 
 

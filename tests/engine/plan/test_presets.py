@@ -18,7 +18,7 @@ from engine.plan.network.presets import (
     unprovable_reason,
     warnings,
 )
-from engine.plan.network.user_settings import UserSetting, user_settings
+from engine.plan.network.settings import UserSetting, user_settings
 from nodes.inventory import OWN_MACHINES, Inventory, Node
 
 SOFTWARE = {"openmpi": "4.1.7"}
@@ -248,6 +248,16 @@ HIDES = "suppresses the lines that prove RDMA; leave it out, or set `verify: off
         ('export GLOO_SOCKET_IFNAME="ib0"', f"GLOO_SOCKET_IFNAME {IFNAME}"),
         ("mpiexec -genv NCCL_DEBUG WARN ./a", f"NCCL_DEBUG {HIDES}"),
         ("mpirun --mca btl_tcp_if_include eth0 ./a", f"OMPI_MCA_btl_tcp_if_include {IFNAME}"),
+        ("mpiexec -iface eth0 ./a", f"HYDRA_IFACE {IFNAME.partition(':')[0]}"),
+        ("horovodrun --network-interfaces eth0,eth1 python x.py", f"NCCL_SOCKET_IFNAME {IFNAME}"),
+        (
+            "srun --export=ALL,NCCL_DEBUG=INFO,NCCL_SOCKET_IFNAME=ib0 ./a",
+            f"NCCL_SOCKET_IFNAME {IFNAME}",
+        ),
+        (
+            """ray job submit --runtime-env-json='{"env_vars": {"NCCL_DEBUG": "WARN"}}' -- ./a""",
+            f"NCCL_DEBUG {HIDES}",
+        ),
         ("mpirun -x FI_PROVIDER=tcp ./a", f"FI_PROVIDER {NO_EFA}"),
         ("export FI_PROVIDER='tcp;ofi_rxm,shm'", f"FI_PROVIDER {NO_EFA}"),
         ("export FI_PROVIDER=^efa", f"FI_PROVIDER {NO_EFA}"),

@@ -7,7 +7,7 @@ import pytest
 
 from config.errors import InputError
 from config.run.code import Repo
-from engine.plan.repository import _absolute, checkout
+from engine.plan.source_tree import _absolute, checkout
 
 URL = "https://git.example/me/train"
 

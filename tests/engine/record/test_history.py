@@ -1,5 +1,6 @@
 """What is known of runs after their fleets are gone."""
 
+import math
 import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,8 +19,7 @@ from engine.plan.cases import list_cases
 from engine.record.history import History, KeptFinding
 from engine.record.journal_copy import JournalCopy, recorded_events
 from engine.record.kept_results import KeptResults
-from engine.record.nccl_tests import Table
-from engine.record.result import RunResult
+from engine.record.result import RunResult, Table
 from tests.engine.conftest import make_plan
 
 
@@ -91,6 +91,20 @@ def test_a_table_keeps_its_case_and_verdicts(tmp_path: Path) -> None:
         history.begin(make_plan())
         history.keep_table("job-000001", 0, kept)
         assert history.tables("job-000001") == (kept,)
+
+
+@pytest.mark.parametrize("figure", [math.inf, -math.inf, math.nan])
+def test_a_figure_that_is_no_number_is_kept(tmp_path: Path, figure: float) -> None:
+    given = table(8)
+    half = Timing(figure, figure, figure, 0, figure, (figure,))
+    given = given.model_copy(
+        update={"rows": (replace(given.rows[0], out_of_place=half, in_place=None),)}
+    )
+    with History(tmp_path) as history:
+        history.begin(make_plan())
+        history.keep_table("job-000001", 0, given)
+        (kept,) = history.tables("job-000001")
+    assert repr(kept.rows) == repr(given.rows)
 
 
 def verdict(level: Literal["proof", "fault"]) -> GateJudged:

@@ -182,7 +182,7 @@ def test_a_password_comes_by_stdin_and_its_file_goes(machine: Machine) -> None:
     (login,) = machine.lines_of(1, "logins")
     words, _, file = login.rpartition(" ")
     assert words == "['me', '10.0.0.1:5000']"
-    assert file.startswith("/run/gpuctl-login.")
+    assert file.startswith("/dev/shm/gpuctl-login.")
     assert not Path(file).parent.exists()
     assert "open sesame" not in "".join(machine.lines_of(1, "calls"))
 

@@ -1,22 +1,14 @@
 """Runs on two machines that really boot: units, ssh between nodes, what is left behind."""
 
 import asyncio
-import json
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
 from pathlib import Path
 
 import pytest
 
-from config.errors import RunError
 from engine.agent.journal.run_folders import USED
-from engine.contract.codec import to_json
 from engine.contract.event import Event
-from engine.contract.head_events import RunStarted, SupervisorResumed
+from engine.contract.head_events import NodeGone, NodeLost, SupervisorResumed
 from engine.contract.worker_events import NodeStarted, Output
 from engine.record.history import History
 from engine.record.result import RunResult
@@ -86,6 +78,35 @@ def test_failing_rank(inventory: Inventory, tmp_path: Path) -> None:
     assert_nothing_left(inventory)
 
 
+@pytest.mark.parametrize("options", ["-9 -f python", "-f python3", "-9 -x sh", "-x ssh"])
+def test_a_job_that_ends_processes_by_name_ends_with_its_own_status(
+    options: str, inventory: Inventory, tmp_path: Path
+) -> None:
+    plan = job(inventory, f"for i in 1 2; do pkill {options}; sleep 0.5; done; echo goes on")
+    result, events = execute(inventory, plan, tmp_path)
+    assert (result.status, result.exit_code) == ("done", 0), output(events, 0)
+    assert [output(events, rank) for rank in (0, 1)] == ["goes on"] * 2
+    assert not [event for event in events if isinstance(event, NodeLost)]
+    assert_nothing_left(inventory)
+
+
+def test_words_of_a_login_on_a_node_are_no_event_and_no_reason(
+    inventory: Inventory, tmp_path: Path
+) -> None:
+    noise = "echo -n Welcome\necho why >&2\ntrap 'echo bye' EXIT\nset -u\n"
+    for rank in (0, 1):
+        on(inventory, rank, "cat > ~/.bashrc", noise)
+    try:
+        result, events = execute(inventory, job(inventory, "echo runs"), tmp_path)
+    finally:
+        for rank in (0, 1):
+            on(inventory, rank, "rm ~/.bashrc")
+    assert result.status == "done"
+    assert [output(events, rank) for rank in (0, 1)] == ["runs"] * 2
+    gone = [event.reason for event in events if isinstance(event, NodeGone)]
+    assert gone == ["its worker ended with 0"] * 2
+
+
 def test_what_leaves_its_session_is_reaped(inventory: Inventory, tmp_path: Path) -> None:
     command = "setsid sleep 1234 & setsid -f bash -c 'trap \"\" TERM; sleep 1235; sleep 1236'"
     result, _ = execute(inventory, job(inventory, command), tmp_path)
@@ -93,26 +114,18 @@ def test_what_leaves_its_session_is_reaped(inventory: Inventory, tmp_path: Path)
     assert_nothing_left(inventory)
 
 
-def test_second_run_is_refused(inventory: Inventory, tmp_path: Path) -> None:
-    first, second = job(inventory, "sleep 1000"), job(inventory, "true")
-
-    async def both() -> RunResult:
-        running = asyncio.Event()
-        one = asyncio.ensure_future(
-            session.run(first, inventory, tmp_path, lambda _: running.set())
-        )
-        await running.wait()
-        with pytest.raises(RunError) as refused:
-            await session.run(second, inventory, tmp_path, lambda _: None)
-        assert refused.value.message == f"cluster demo is busy with run {first.run_id}"
-        one.cancel()  # Ctrl-C
-        return await one
-
-    result = asyncio.run(both())
-    assert (result.status, result.exit_code) == ("stopped", 130)
-    with History(tmp_path) as history:
-        assert [run.run_id for run in history.runs()] == [first.run_id]
-    assert_nothing_left(inventory)
+def test_a_workers_unit(inventory: Inventory, tmp_path: Path) -> None:
+    names = "LimitMEMLOCK,LimitNOFILE,TasksMax,OOMPolicy,CPUWeight"
+    command = f'systemctl show -p {names} "gpuctl-run-*-$DSTACK_NODE_RANK.service"'
+    _, events = execute(inventory, job(inventory, command), tmp_path)
+    for rank in (0, 1):
+        assert sorted(output(events, rank).split()) == [
+            "CPUWeight=100",
+            "LimitMEMLOCK=infinity",
+            "LimitNOFILE=65536",
+            "OOMPolicy=continue",
+            "TasksMax=infinity",
+        ]
 
 
 def test_a_supervisor_that_is_killed_or_restarted_is_taken_up(
@@ -187,57 +200,6 @@ def test_supervisors_after_a_killed_one_have_the_secrets_which_are_in_no_file(
     assert_nothing_left(inventory)
 
 
-def test_client_killed(inventory: Inventory, tmp_path: Path) -> None:
-    """The run goes on; another client sees all of it, and can stop it."""
-    plan = job(inventory, "for i in $(seq 1000); do echo tick $i; sleep 0.2; done")
-    (tmp_path / "plan.json").write_text(json.dumps(to_json(plan)))
-    program = """
-        import asyncio, json, sys
-        from pathlib import Path
-        from engine.session import session
-        from engine.contract.codec import from_json
-        from engine.contract.plan import LaunchPlan
-        from nodes.inventory import Inventory
-        plan = from_json(LaunchPlan, json.loads(Path(sys.argv[1]).read_text()))
-        there = Inventory.model_validate_json(Path(sys.argv[2]).read_text())
-        asyncio.run(session.run(plan, there, Path(sys.argv[3]), lambda e: print(e, flush=True)))
-    """
-    client = subprocess.Popen(
-        [
-            *(sys.executable, "-c", textwrap.dedent(program), tmp_path / "plan.json"),
-            *(inventory.folder / "inventory.json", tmp_path),
-        ],
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
-    )
-    with client:
-        assert client.stdout is not None
-        for line in client.stdout:
-            if b"tick 3" in line:
-                break
-        os.kill(client.pid, signal.SIGKILL)
-    seen: list[Event] = []
-
-    async def attach() -> RunResult:
-        enough = asyncio.Event()
-
-        def see(event: Event) -> None:
-            seen.append(event)
-            if isinstance(event, Output) and "tick 12" in event.text.split("\n"):
-                enough.set()
-
-        following = asyncio.ensure_future(session.follow(plan.run_id, inventory, tmp_path, see))
-        await enough.wait()
-        following.cancel()
-        return await session.stop(plan.run_id, inventory, tmp_path)
-
-    result = asyncio.run(attach())
-    assert result.status == "stopped"
-    assert [e for e in seen if isinstance(e, RunStarted)] != []
-    assert output(seen, 0).startswith("tick 1\ntick 2\ntick 3\ntick 4\n")
-    assert_nothing_left(inventory)
-
-
 def test_stop_while_ranks_run_on_both_nodes(inventory: Inventory, tmp_path: Path) -> None:
     plan = job(inventory, MPI_JOB.replace("-e 64K", "-e 4M -n 2000"), stop_criteria="master-done")
 
@@ -257,26 +219,3 @@ def test_stop_while_ranks_run_on_both_nodes(inventory: Inventory, tmp_path: Path
     assert asyncio.run(stop()).status == "stopped"
     wait_for(lambda: on(inventory, 1, "pgrep -f 'orted|all_reduce'") == "", 60)
     assert_nothing_left(inventory)
-
-
-def test_lost_connection(inventory: Inventory, tmp_path: Path) -> None:
-    """The client goes on behind the last line that it has."""
-    plan = job(inventory, "for i in $(seq 40); do echo tick $i; sleep 0.1; done")
-    cuts: list[threading.Thread] = []
-
-    def cut(event: Event) -> None:
-        ticks = event.text.split("\n") if isinstance(event, Output) and event.rank == 0 else []
-        if "tick 8" in ticks or "tick 24" in ticks:
-            # The bracket keeps pgrep from finding the shell that asks.
-            command = "kill -9 $(pgrep -f 'gpuctl-agent [f]ollow')"
-            cuts.append(threading.Thread(target=on, args=(inventory, 0, command)))
-            cuts[-1].start()
-        seen.append(event)
-
-    seen: list[Event] = []
-    result = asyncio.run(session.run(plan, inventory, tmp_path, cut))
-    assert result.status == "done"
-    assert len(cuts) == 2
-    assert output(seen, 0).split("\n") == [f"tick {i}" for i in range(1, 41)]
-    journal = on(inventory, 0, f"cat /var/lib/gpuctl/runs/{plan.run_id}/journal.jsonl")
-    assert (tmp_path / plan.run_id / "journal.jsonl").read_text() == journal

@@ -150,31 +150,6 @@ def test_a_path_that_leaves_the_folder_is_refused(
     assert not (tmp_path / "to").exists()
 
 
-def test_no_file_is_written_through_a_link(site: Site, work: Path, tmp_path: Path) -> None:
-    bad = tmp_path / "bad.py"
-    items = [["d", "link", 0o777, str(tmp_path), 0], ["d/evil", "file", 0o644, "", 1]]
-    bad.write_text(f"print({json.dumps({'files': items})!r}); print('x')")
-    fetched(site, tmp_path / "to", "x", program="bad.py")
-    assert not (tmp_path / "evil").exists()
-
-
-def test_no_link_is_created_below_a_link_of_the_node(
-    site: Site, work: Path, tmp_path: Path
-) -> None:
-    """Such a link lies higher than its path says, and so its target could lead out."""
-    bad = tmp_path / "bad.py"
-    items = [
-        ["a/b/up", "link", 0o777, "../..", 0],
-        ["a/b/in", "link", 0o777, "../../a", 0],
-        ["a/b/up/evil", "link", 0o777, "../../..", 0],
-        ["a/b/in/evil", "link", 0o777, "../../..", 0],
-    ]
-    bad.write_text(f"print({json.dumps({'files': items})!r})")
-    fetched(site, tmp_path / "to", "x", program="bad.py")
-    assert not list(tmp_path.rglob("evil"))
-    assert (tmp_path / "to" / "rank-0" / "a" / "b" / "in").is_symlink()
-
-
 PACK = "pack them on the node (tar), and name the archive in `outputs`"
 HEADERS = {
     "no JSON": ("'no'", "sent no list of outputs"),

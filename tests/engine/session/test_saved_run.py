@@ -9,16 +9,16 @@ import pytest
 
 from engine.contract.event import to_line
 from engine.contract.worker_events import Output
-from engine.record.event_budget import Bound
 from engine.record.history import History
 from engine.record.journal_copy import (
+    Bound,
     JournalCopy,
     evidence_folder,
     recorded_events,
     samples_path,
 )
 from engine.record.outputs_folder import choose_outputs, outputs_folder
-from engine.session.saved_run import take_saved
+from engine.session.outputs import take_saved
 from tests.engine.conftest import make_plan
 from tests.engine.record.test_history import FINISHED
 from tests.engine.record.test_history import STARTED as ANY_STARTED

@@ -1,10 +1,12 @@
 """The client's side against the real agent on this machine: ship, start, follow, stop."""
 
 import asyncio
+import importlib.metadata
 import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
@@ -32,7 +34,6 @@ from engine.contract.names import QUEUE
 from engine.contract.plan import LaunchPlan
 from engine.contract.worker_events import Output
 from engine.plan.launch_plan import launch_plan, new_run_id
-from engine.plan.remote_paths import REMOTE_ROOT, run_folder
 from engine.record.history import History
 from engine.record.journal_copy import evidence_folder, recorded_events
 from engine.record.result import RunResult
@@ -44,7 +45,7 @@ from engine.session.following import Limits
 from engine.session.head import ClusterBusy
 from nodes.answers import Completed
 from nodes.conversation import Conversation
-from nodes.inventory import Inventory, Node
+from nodes.inventory import REMOTE_ROOT, Inventory, Node
 from tests.connections import Connect, WithoutSsh
 from tests.engine.conftest import (
     TOOLS,
@@ -78,7 +79,7 @@ class LocalConnections(WithoutSsh):
         return text.replace(REMOTE_ROOT, str(self.root))
 
     def run_folder(self, run_id: str) -> Path:
-        return Path(self.here(run_folder(run_id)))
+        return self.root / "runs" / run_id
 
     def end(self) -> None:
         """End the agents and their queue, as the nodes end with their cluster."""
@@ -167,25 +168,37 @@ PAST = "2025-11-20T08:22:00Z"
 def test_the_agent_is_on_the_head_whole_and_is_not_sent_twice(
     connections: Any,
 ) -> None:
-    bundle, head = agent_bundle(), INVENTORY.nodes[0]
-    asyncio.run(ship_agent(connections, head))
-    archive = Path(connections.here(f"{bundle.path}.pyz"))
+    bundle = agent_bundle()
+    asyncio.run(ship_agent(connections, INVENTORY))
+    archive = Path(connections.here(f"{bundle.path(INVENTORY)}.pyz"))
     assert archive.read_bytes() == bundle.data
-    assert Path(connections.here(bundle.program)).exists()
-    assert sorted(archive.parent.iterdir()) == [Path(connections.here(bundle.path)), archive]
+    assert Path(connections.here(f"{bundle.path(INVENTORY)}/__main__.py")).exists()
+    folder = Path(connections.here(bundle.path(INVENTORY)))
+    assert sorted(archive.parent.iterdir()) == [folder, archive]
     sent = archive.stat().st_mtime_ns
-    asyncio.run(ship_agent(connections, head))
+    asyncio.run(ship_agent(connections, INVENTORY))
     assert archive.stat().st_mtime_ns == sent
+
+
+def test_py_spy_is_with_the_agent_of_a_run_that_may_hang(connections: Any) -> None:
+    bundle = agent_bundle(with_stacks=True)
+    asyncio.run(ship_agent(connections, INVENTORY, bundle))
+    folder = Path(connections.here(bundle.path(INVENTORY)))
+    version = importlib.metadata.version("py-spy")
+    (folder / "py-spy").chmod(0o755)
+    asked = subprocess.check_output([folder / "py-spy", "--version"], text=True)
+    assert asked == f"py-spy {version}\n"
+    assert not Path(connections.here(agent_bundle().path(INVENTORY)), "py-spy").exists()
 
 
 def test_a_head_that_cannot_store_the_agent_is_an_error_with_the_reason(
     connections: Any,
 ) -> None:
-    folder = Path(connections.here(agent_bundle().path)).parent
+    folder = Path(connections.here(agent_bundle().path(INVENTORY))).parent
     folder.rmdir()
     folder.write_text("no folder")
     with pytest.raises(RunError, match=r"^node0 \(127\.0\.0\.10\) cannot take gpuctl's agent: mk"):
-        asyncio.run(ship_agent(connections, INVENTORY.nodes[0]))
+        asyncio.run(ship_agent(connections, INVENTORY))
     folder.unlink()
     folder.mkdir()
 

@@ -9,12 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provision.health.dcgm_output import DcgmFailure
-from provision.health.facts import Disk, Gpu, Loopback, NodeFacts, RemappedRows, read
+from provision.health.facts import DcgmFailure, Disk, Gpu, Loopback, NodeFacts, RemappedRows, read
 from tests.provision.health.examples import PARTS, answer, gpu_line, section
-
-MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
-UNKNOWN_FIELD = 'Field "ecc" is not a valid field to query.'
 
 
 def test_a_good_p4d() -> None:

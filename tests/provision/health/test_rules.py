@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from config.errors import GpuctlError, NodeError
 from provision.health import rules
-from provision.health.dcgm_output import DcgmFailure
-from provision.health.facts import Disk, Loopback, NodeFacts, RemappedRows, read
+from provision.health.facts import DcgmFailure, Disk, Loopback, NodeFacts, RemappedRows, read
 from provision.health.judge import findings, offset
 from provision.health.model import SEVERITIES, AllFacts, Rule, Severity
 from provision.health.rules import DEEP_RULES, RULES

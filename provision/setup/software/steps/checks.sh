@@ -71,10 +71,14 @@ if [ "$gpuctl_efa_count" -gt 0 ]; then
   fi
   gpuctl_seen=$(find /opt/amazon/ofi-nccl -name 'libnccl-net*.so*' 2> /dev/null | head -n 1)
   if [ -n "$gpuctl_seen" ]; then
-    # NCCL loads it with dlopen, which ldd of nccl-tests does not show.
-    gpuctl_error=$(bash -lc 'python3 -c "import ctypes, sys; ctypes.CDLL(sys.argv[1])" "$0"' \
-      "$gpuctl_seen" 2>&1 | tail -n 1)
-    gpuctl_seen=${gpuctl_error:-loads}
+    # NCCL loads it with dlopen, which ldd of nccl-tests does not show. A profile may print too.
+    if gpuctl_error=$(bash -lc 'trap - 0
+      exec python3 -c "import ctypes, sys; ctypes.CDLL(sys.argv[1])" "$0" 2>&1' \
+      "$gpuctl_seen" 2> /dev/null); then
+      gpuctl_seen=loads
+    else
+      gpuctl_seen=${gpuctl_error##*$'\n'}
+    fi
   fi
   gpuctl_check 'NCCL plugin for EFA' loads "$gpuctl_seen"
 fi

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent.head.decisions import decide
 from engine.agent.head.queue import STARTED, Entries, Entry, runs_ahead, set_state, waiting_runs
-from engine.agent.head.retry import WaitForNodes, next_step
-from engine.agent.head.run_state import RunState
+from engine.agent.head.run_state import RunState, WaitForNodes, decide, next_step
 from engine.agent.head.states import Start, Stop
 from engine.contract.event import Event, change
 from engine.contract.head_events import (

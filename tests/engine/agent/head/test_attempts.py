@@ -95,13 +95,6 @@ def test_the_working_folder_is_kept(cluster: LocalCluster) -> None:
     assert cluster.output(0) == "1\n2\n"
 
 
-def test_a_job_without_output_fails(cluster: LocalCluster) -> None:
-    verdict = cluster.execute(planned(commands=("echo a; sleep 1000",), no_output_timeout="1s"))
-    assert (verdict.status, verdict.exit_code, verdict.first_failed_rank) == ("failed", 124, None)
-    assert verdict.reason == "no node has printed a line for 1 s (no_output_timeout)"
-    assert verdict.cause == "no-output"
-
-
 def test_a_job_that_does_not_become_ready_fails(cluster: LocalCluster) -> None:
     plan = planned(
         commands=("sleep 1000",),

@@ -17,7 +17,7 @@ from engine.contract.names import DOWN, HEALING, REMOVAL
 from engine.contract.plan import RunOrder
 from engine.session import head
 from engine.session.bundle import agent_bundle
-from engine.session.head_locks import hold
+from engine.session.head import hold
 from tests.connections import Connect, WithoutSsh
 from tests.engine.agent.head.test_queue import holding
 from tests.engine.conftest import make_inventory, make_plan

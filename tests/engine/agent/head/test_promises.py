@@ -5,23 +5,23 @@ from pathlib import Path
 import pytest
 
 from cli.render.top import STALE_S as TOP_STALE_S
+from config.run.run_file import Task
 from engine.agent.journal.run_folders import AGE_S
-from engine.agent.link.launcher import STOP_GRACE_S
 from engine.agent.link.times import TIMES
-from engine.agent.metrics import endpoint, idle_gpus, sampler, samples
-from engine.agent.metrics.openmetrics import STALE_S
+from engine.agent.metrics import endpoint, sampler, samples
+from engine.agent.metrics.endpoint import STALE_S
 from engine.agent.node import interruption, output
 from engine.session.following import LIMITS
 
+GRACE_S = Task.model_fields["stop_grace"].default
 DOCS = Path(__file__).parents[4] / "docs"
 
 
 @pytest.mark.parametrize(
     ("promise", "seconds", "actual"),
     [
-        ("and SIGKILL after {} seconds.", 10, TIMES.grace_s),
-        ("cgroup: SIGTERM, up to {} seconds more, SIGKILL", 10, STOP_GRACE_S),
-        ("has not ended its part {} seconds after the request, the supervisor", 30, TIMES.stop_s),
+        ("SIGKILL after `stop_grace`, by default {} seconds.", 10, GRACE_S),
+        ("not ended its part {} seconds after twice that time", 10, TIMES.stop_s),
         ("asks the instance's metadata every {} seconds", 5, interruption.LOOK_S),
         ("At its end the supervisor waits {} seconds", 60, TIMES.acknowledge_s),
         ("and if the supervisor hangs, after {}.", 120, TIMES.hung_s),
@@ -47,7 +47,7 @@ def test_times_of_runs(promise: str, seconds: int, actual: float) -> None:
     ("promise", "figure", "actual"),
     [
         ("sends a sample every {} seconds", 5, sampler.INTERVAL_S),
-        ("(1 % utilisation at most) for {} minutes", 10, idle_gpus.IDLE_S / 60),
+        ("(1 % utilisation at most) for {} minutes", 10, samples.IDLE_S / 60),
         ("sample of a node is older than {} seconds, its age", 20, TOP_STALE_S),
         ("whose newest sample is older than {} seconds is left out", 30, STALE_S),
         ("every 5 s at first, one a minute from {} minutes on", 100, 100),

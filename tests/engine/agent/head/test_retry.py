@@ -10,23 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.run.retry import CAUSES
-from engine.agent.head.limits import Limits
-from engine.agent.head.retry import (
+from engine.agent.head.attempt_runner import Limits
+from engine.agent.head.run_state import (
     Again,
     WaitForNodes,
     next_step,
     replace_addresses,
 )
-from engine.agent.head.states import Finish
 from engine.contract.event import Event
 from engine.contract.head_events import (
     AttemptStarted,
-    NodeGone,
     NodeLost,
     OutputStopped,
     StartupOver,
 )
-from engine.contract.plan import RetryPlan
+from engine.contract.plan import HangPlan, RetryPlan
 from engine.contract.verdict import Status, Verdict
 from engine.contract.worker_events import (
     NodeInterrupted,
@@ -35,7 +33,6 @@ from engine.contract.worker_events import (
     Output,
     RankStarted,
 )
-from tests.engine.agent.head.test_any_order import EVENTS
 from tests.engine.agent.head.test_states import feed, make_state
 from tests.engine.conftest import make_plan
 from tests.engine.read_output import TablesOfOutput
@@ -122,26 +119,6 @@ def test_every_run_ends(most: int, failures: list[tuple[str, bool]]) -> None:
     assert ended == most or failures[ended - 1][0] == ""
 
 
-@given(st.integers(2, 4), st.lists(st.lists(EVENTS, max_size=15), min_size=4, max_size=4))
-def test_any_order_of_events_ends_with_every_node_stopped(
-    most: int, lives: list[list[Event]]
-) -> None:
-    step: Step = None
-    for number, events in enumerate(lives, start=1):
-        state, actions = feed(make_state(3), *events)
-        running = [rank for rank in range(3) if state.nodes[rank].phase != "gone"]
-        state, more = feed(state, *(NodeGone(rank, "lost") for rank in running))
-        assert {node.phase for node in state.nodes} == {"gone"}
-        assert (actions + more).count(Finish()) == 1
-        assert state.verdict is not None
-        step = next_step(number, state.verdict, state, policy(attempts=most), 300)
-        if step is None:
-            break
-        assert state.verdict.status == "failed"
-    assert number <= most
-    assert step is None
-
-
 def test_new_addresses_are_everywhere_and_only_where_they_were() -> None:
     before = make_plan(nodes=3, commands=("echo 10.213.1.11 10.213.1.110 110.213.1.11",))
     after = replace_addresses(before, {"node1": "10.213.1.12", "node2": "10.213.1.11", "x": "1"})
@@ -180,14 +157,14 @@ class Clock:
 
 def test_output_renews_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, recorded = Clock(), list[tuple[str, int]]()
-    monkeypatch.setattr("engine.agent.head.limits.asyncio.get_running_loop", lambda: clock)
+    monkeypatch.setattr("engine.agent.head.attempt_runner.asyncio.get_running_loop", lambda: clock)
 
     def record(event: Event) -> None:
         assert isinstance(event, (StartupOver, OutputStopped))
         recorded.append((event.kind, event.seconds))
 
     plan = replace(make_plan(), startup_timeout_s=30, no_output_timeout_s=10)
-    watch = Limits(plan, record, make_state(2).nodes, None)
+    watch = Limits(plan, record, lambda: None, make_state(2).nodes, None)
     watch.__enter__()
     clock.pass_to(20)
     watch.hear()
@@ -197,6 +174,25 @@ def test_output_renews_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert recorded == [("startup_over", 30)]
     clock.pass_to(39)
     assert recorded == [("startup_over", 30), ("output_stopped", 10)]
+
+
+def test_a_hang_is_suspected_once_in_each_silence_and_never_while_a_job_prints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, suspected = Clock(), list[float]()
+    monkeypatch.setattr("engine.agent.head.attempt_runner.asyncio.get_running_loop", lambda: clock)
+    plan = replace(make_plan(), hang=HangPlan(5, "report"))
+    nodes = make_state(2).nodes
+    with Limits(plan, lambda _: None, lambda: suspected.append(clock.now), nodes, None) as limits:
+        for second in range(0, 40, 4):
+            clock.pass_to(second)
+            limits.hear()
+        assert suspected == []
+        clock.pass_to(100)
+        assert suspected == [41]
+        limits.hear()
+        clock.pass_to(200)
+        assert suspected == [41, 105]
 
 
 def test_a_job_has_started_when_every_rank_has() -> None:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from config.errors import InputError
 from config.run.run_file import RUN_TYPES, Run
-from engine.agent.head.resizing import plan_on
-from engine.agent.head.retry import replace_addresses
+from engine.agent.head.run_state import plan_on, replace_addresses
 from engine.contract.codec import from_json, to_json
 from engine.contract.plan import LaunchPlan
 from engine.plan.launch_plan import launch_plan

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.agent.head.decisions import decide
+from engine.agent.head.run_state import decide
 from engine.agent.head.states import Action, Finish, Nodes, NodeState, Start, State, Stop
 from engine.contract.event import Event
 from engine.contract.head_events import (

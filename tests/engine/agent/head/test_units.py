@@ -1,4 +1,4 @@
-"""The unit of a worker: what systemd is asked for, on the head and on other nodes."""
+"""The unit of a worker: where it starts, and what starts it."""
 
 import asyncio
 import os
@@ -8,15 +8,9 @@ from zipfile import ZipFile
 
 import pytest
 
-from engine.agent.head.supervisor_unit import start_unit
-from engine.agent.link.launcher import STOP_GRACE_S, Units
-from engine.agent.link.ssh_multiplexing import master_command
+from engine.agent.link.launcher import Units
 
-ASKED = """\
-#!/bin/sh
-# In systemd's place: prints what it is asked for, one word a line.
-printf '%s\\n' "$@"
-"""
+AGENT = "import sys\nfor word in sys.argv: print(word)\n"
 HERE = """\
 #!/bin/sh
 # In ssh's place: the other node is this machine.
@@ -29,13 +23,13 @@ exec sh -c "$last"
 def units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Units:
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name, text in (("systemd-run", ASKED), ("ssh", HERE)):
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
+    (programs / "ssh").write_text(HERE)
+    (programs / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    with ZipFile(tmp_path / "agent-1.pyz", "w") as archive:
-        archive.writestr("__main__.py", "an agent")
+    monkeypatch.setenv("GPUCTL_RUNTIME_DIR", str(tmp_path / "memory"))
     agent = tmp_path / "agent-1"
+    with ZipFile(tmp_path / "agent-1.pyz", "w") as archive:
+        archive.writestr("__main__.py", AGENT)
     ips = ("10.0.0.1", "10.0.0.2")
     return Units(tmp_path / "job-000001", agent, ips, ips)
 
@@ -49,52 +43,12 @@ def asked(units: Units, rank: int) -> list[str]:
     return asyncio.run(ask()).decode().splitlines()
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_workers_unit(units: Units, rank: int, tmp_path: Path) -> None:
-    words = asked(units, rank)
-    # RDMA pins memory, and systemd's default is 8 MiB.
-    assert "--property=LimitMEMLOCK=infinity" in words
-    # What has left its process group goes with the unit, and no later than the grace.
-    assert "--property=KillMode=control-group" in words
-    assert f"--property=TimeoutStopSec={STOP_GRACE_S}" in words
-    # One node's memory is enough to end its job, and not the worker that has to report it.
-    assert "--property=OOMPolicy=continue" in words
-    assert "--property=TasksMax=infinity" in words
-    assert {"--pipe", "--wait", "--collect", f"--unit=gpuctl-run-job-000001-{rank}.service"} <= set(
-        words
-    )
-    path = str(tmp_path / "agent-1" / "__main__.py")
-    program = sys.executable if rank == 0 else "python3"
-    assert words[-5:] == [program, "-IS", path, "work", str(tmp_path / "job-000001")]
-
-
-def test_a_shutdown_ends_a_supervisor_before_its_connections_to_other_nodes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """systemd stops what is after a target before it stops what is before it."""
-    systemd = tmp_path / "bin"
-    systemd.mkdir()
-    for name in ("systemctl", "systemd-run"):
-        (systemd / name).write_text(
-            f"#!/bin/bash\n(echo {name}; printf '%s\\n' \"$@\"; echo) >> {tmp_path}/asked\n"
-        )
-        (systemd / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{systemd}:{os.environ['PATH']}")
-
-    def asked() -> list[list[str]]:
-        calls = (tmp_path / "asked").read_text().split("\n\n")[:-1]
-        return [call.split("\n") for call in calls]
-
-    assert start_unit(tmp_path / "job-000001", "/agent/__main__.py", tmp_path / "units") == 0
-    reload, words = asked()
-    assert reload == ["systemctl", "daemon-reload"]
-    assert "--property=After=network.target gpuctl-runs.target" in words
-    assert "--property=KillMode=mixed" in words
-    _, _, script, *_ = master_command("10.0.0.1", ["true"])
-    assert "systemd-run --quiet --scope --collect --property=Before=network.target ssh" in script
-
-    assert start_unit(tmp_path / "job-000002", "/agent/__main__.py", tmp_path / "units") == 0
-    assert len(asked()) == 3, "systemd is told once"
+def test_a_worker_on_the_head_has_its_python(units: Units, tmp_path: Path) -> None:
+    (tmp_path / "agent-1").mkdir()
+    (tmp_path / "agent-1" / "__main__.py").write_text(AGENT)
+    program, command, name, *words = asked(units, 0)
+    assert (command, name) == ("unit", "gpuctl-run-job-000001-0.service")
+    assert words == [sys.executable, "-IS", program, "work", str(tmp_path / "job-000001")]
 
 
 def test_a_run_without_the_head_has_its_first_worker_on_another_node(
@@ -105,9 +59,9 @@ def test_a_run_without_the_head_has_its_first_worker_on_another_node(
     )
     assert others.address == "10.0.0.1"
     words = asked(others, 0)
-    assert words[-5] == "python3", "over ssh, with that node's Python"
-    assert "--unit=gpuctl-run-job-000001-0.service" in words
-    assert "--property=CPUWeight=100" in words
+    assert words[1] == '{"kind": "reached"}', "over ssh, behind what a login may print"
+    assert words[4] == "gpuctl-run-job-000001-0.service"
+    assert words[5] == "python3", "that node's"
 
 
 @pytest.mark.parametrize(("ips", "node"), [(("10.0.0.2",), "10.0.0.2"), (("10.0.0.1",), "here")])
@@ -129,5 +83,5 @@ def test_a_worker_is_taken_up_on_its_node(
 
 def test_the_agent_travels_to_other_nodes(units: Units, tmp_path: Path) -> None:
     asked(units, 1)
-    assert (tmp_path / "agent-1" / "__main__.py").read_bytes() == b"an agent"
+    assert (tmp_path / "agent-1" / "__main__.py").read_text() == AGENT
     assert {path.name for path in tmp_path.glob("agent*")} == {"agent-1", "agent-1.pyz"}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engine.agent.head.queue import Queue
-from engine.agent.head.start import start
+from engine.agent.head.supervisor_unit import start
 from engine.agent.journal import run_folders
 from engine.agent.journal.locks import is_held
 from engine.agent.journal.run_folders import remove_old_runs
@@ -119,12 +119,12 @@ def test_a_start_holds_the_runs_folder_until_its_unit_listens(
     folder = tmp_path / "runs" / "job-000001"
     seen = []
 
-    def start_unit(own: Path, program: str) -> int:
+    def start_unit(own: Path, program: str, grace_s: int) -> int:
         remove_old_runs(own.parent / "other", 0)
         seen.append(sorted(path.name for path in own.iterdir())[0])
         return 0
 
-    monkeypatch.setattr("engine.agent.head.start.start_unit", start_unit)
+    monkeypatch.setattr("engine.agent.head.supervisor_unit.start_unit", start_unit)
     read, write = os.pipe()
     order = RunOrder(bare_plan([bare_node(0)]), {})
     os.write(write, json.dumps(to_json(order)).encode())

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from engine.agent.judge.failure_patterns import Clues
-from engine.agent.judge.failures import exit_text, explain
-from engine.agent.judge.findings import Finding
+from engine.agent.judge.failures import Finding, exit_text, explain
 from engine.contract.head_events import FollowedFailure
 from engine.contract.verdict import Verdict, exit_reason
 from engine.contract.worker_events import NodeExamined, NodeFact

@@ -7,8 +7,7 @@ import pytest
 
 from config.xid import gpu_errors
 from engine.agent.judge.output_reader import OutputReader
-from engine.agent.judge.table_json import read as read_document
-from engine.agent.judge.tables import TableReader
+from engine.agent.judge.tables import TableReader, read_json
 from engine.agent.metrics.gpu_counters import gpu_row, nvlink_bytes
 from engine.agent.node.nccl_json_files import collect
 from engine.contract.head_events import NetworkSeen
@@ -175,7 +174,7 @@ def test_document_of_nccl_tests_has_the_rows_of_its_text(ranks: str, tmp_path: P
     (tmp_path / "nccl-tests-1-all_reduce.json").write_text(written)
     ((case, document),) = collect(tmp_path)
     assert "hf_planted" in written and "hf_planted" not in json.dumps(document)
-    table = read_document(document, 0, case)
+    table = read_json(document, 0, case)
     lines, _ = lines_and_code(TESTS / ranks / "all_reduce-json.txt")
     reader = TableReader()
     for line in lines:

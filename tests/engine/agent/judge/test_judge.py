@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.agent.judge.findings import Finding
+from engine.agent.judge.failures import Finding
 from engine.agent.judge.output_checks import PIPE, Judge
 from engine.contract.event import NodeEvent
 from engine.contract.head_events import NetworkSeen, OutputJudged

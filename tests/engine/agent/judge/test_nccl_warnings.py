@@ -221,6 +221,79 @@ UNRESPONSIVE = (
             "nccl",
             "an RDMA connection could not be set up (Connection timed out)",
         ),
+        (
+            "misc/socket.cc:519 NCCL WARN socketPollConnect: connect returned Connection refused,"
+            " exceeded error retry count (35)",
+            "nccl-peer",
+            "the process of another rank could not be reached (Connection refused)",
+        ),
+        (
+            "include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device",
+            "nccl",
+            "NCCL's shared memory did not fit into /dev/shm",
+        ),
+        (
+            "bootstrap.cc:75 NCCL WARN Call to bind failed: Address already in use",
+            "nccl",
+            "the system refused NCCL's call of bind (Address already in use)",
+        ),
+        (
+            "proxy.cc:1 NCCL WARN Call to pthread_create failed : Resource temporarily unavailable",
+            "nccl",
+            "the system refused NCCL's call of pthread_create (Resource temporarily unavailable)",
+        ),
+        (
+            "transport/net_socket.cc:58 NCCL WARN NET/Socket : no interface found",
+            "nccl",
+            "NCCL found no network interface; does NCCL_SOCKET_IFNAME name one of this node?",
+        ),
+        (
+            "transport/nvls.cc:254 NCCL WARN Failed to bind NVLink SHARP (NVLS) Multicast memory of"
+            " size 2097152 : CUDA error 401 'the operation cannot be performed in the present"
+            " state'.",
+            "nccl",
+            "NVLink SHARP does not work (the operation cannot be performed in the present state);"
+            " is nvidia-fabricmanager active, or else set NCCL_NVLS_ENABLE=0",
+        ),
+        (
+            "mnnvl.cc:74 NCCL WARN MNNVL (cliqueSize 8) is available but not working on this"
+            " system. Check the IMEX channel configuration",
+            "nccl",
+            "NVLink between nodes does not work; check IMEX (`nvidia-imex-ctl -N`), or set"
+            " NCCL_MNNVL_ENABLE=0",
+        ),
+        (
+            "transport/net_ib/common.cc:124 NCCL WARN NET/IB : mlx5_3:1 async fatal event: local"
+            " catastrophic error",
+            "nccl",
+            "an RDMA device of the node failed (local catastrophic error)",
+        ),
+        (
+            "transport/net_ib.cc:94 NCCL WARN NET/IB : Got async event : local catastrophic error",
+            "nccl",
+            "an RDMA device of the node failed (local catastrophic error)",
+        ),
+        (
+            "open_cq:1 NCCL WARN NET/OFI Couldn't open CQ. RC: -12, ERROR: Cannot allocate memory",
+            "nccl",
+            "EFA's plugin for NCCL failed: Couldn't open CQ (Cannot allocate memory)",
+        ),
+        (
+            "bootstrap.cc:114 NCCL WARN Invalid NCCL_COMM_ID, please use format: <ipv4>:<port>",
+            "nccl",
+            "NCCL_COMM_ID is not ADDRESS:PORT",
+        ),
+        (
+            "init.cc:2501 NCCL WARN Invalid rank requested : 8/8",
+            "nccl",
+            "a process asked for rank 8 of 8",
+        ),
+        (
+            "misc/argcheck.cc:204 NCCL WARN Broadcast : invalid root 8 (root should be in the 0..8"
+            " range)",
+            "nccl",
+            "Broadcast was called with root 8 of 8 ranks",
+        ),
     ],
 )
 def test_a_warning_of_nccl_in_words(warning: str, kind: str, text: str) -> None:
@@ -235,6 +308,8 @@ def test_a_warning_of_nccl_in_words(warning: str, kind: str, text: str) -> None:
         "NCCL WARN NET/OFI Failed to initialize rdma protocol",
         'NCCL WARN Missing "iommu=pt" from kernel command line which can lead to system hang',
         "NCCL WARN NET/IB : mlx5_0:1 Got async event : port error",
+        "NCCL WARN NET/IB : Got async event : GID table change",
+        "NCCL WARN Call to ibv_open_device failed",
     ],
 )
 def test_a_warning_that_explains_no_failure_is_not_read(line: str) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.agent.judge import table_json
 from engine.agent.judge.output_checks import Judge
 from engine.agent.judge.table_rows import strip_prefix
+from engine.agent.judge.tables import read_json
 from engine.agent.node import nccl_json_files
 from engine.contract.head_events import OutputJudged
 from engine.contract.plan import Case, NetworkPlan, Sweep, Verify
@@ -298,7 +298,7 @@ def document(wrong: float = 0, typo: str = "") -> dict[str, Any]:
 
 @pytest.mark.parametrize("typo", ["", "i"])
 def test_nccl_tests_own_json_is_read(typo: str) -> None:
-    told = table_json.read(document(typo=typo), 0)
+    told = read_json(document(typo=typo), 0)
     assert (told.collective, told.nccl, told.average_busbw) == ("all_reduce", "2.28.9", 3.5)
     assert [row.size for row in told.rows] == [8, 16]
     own, in_place = told.rows[1].out_of_place, told.rows[0].in_place
@@ -315,7 +315,7 @@ def test_a_time_of_the_cpu_stands_for_one_that_is_not_there() -> None:
     written = document()
     for result in written["results"]:
         result["out_of_place"]["cpu_time"] = result["out_of_place"].pop("time") + 1
-    own = table_json.read(written, 0).rows[0].out_of_place
+    own = read_json(written, 0).rows[0].out_of_place
     assert own is not None
     assert own.time_us == 52.25
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.agent.judge.findings import Finding
+from engine.agent.judge.failures import Finding
 from engine.agent.judge.rdma_check import Proof
 from engine.contract.plan import NetworkPlan
 from tests.engine.bare_plans import bare_node

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.agent.judge.findings import Finding
+from engine.agent.judge.failures import Finding
 from engine.agent.judge.rdma_check import Proof
 from engine.contract.node_plan import NodePlan
 from engine.contract.plan import NetworkPlan

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine.agent.judge.nccl_correctness import Numbers
+from engine.agent.judge.output_checks import Numbers
 from engine.agent.judge.rdma_check import Proof
 from engine.agent.judge.tables import TableReader
 from engine.contract.plan import LaunchPlan, NetworkPlan

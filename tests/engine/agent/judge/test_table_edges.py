@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent.judge import table_json, table_rows
-from engine.agent.judge.nccl_correctness import size_text
+from engine.agent.judge import table_rows
+from engine.agent.judge.output_checks import size_text
 from engine.agent.judge.table_rows import Shape, parse_fragment, parse_row
-from engine.agent.judge.tables import ReadTable, TableReader, nccl_version
+from engine.agent.judge.tables import ReadTable, TableReader, nccl_version, read_json
 from engine.agent.node import nccl_json_files
 from engine.contract.table import Row, Timing
 from tests.engine.agent.judge.test_numbers import COLUMNS, FLAGS, document, row, table
@@ -175,7 +175,7 @@ def reader(*lines: str) -> TableReader:
 
 def test_json_is_more_exact_than_the_text_and_keeps_what_only_that_has() -> None:
     text = reader(*table(f"{row(8)} 2026-11-20 19:20:21", row(16), most=16))
-    told = table_json.read(document(), 0)
+    told = read_json(document(), 0)
     merged = text.merge(told)
     assert text.tables == [merged]
     assert [(one.at, one.out_of_place) for one in merged.rows] == [
@@ -187,9 +187,9 @@ def test_json_is_more_exact_than_the_text_and_keeps_what_only_that_has() -> None
 
 def test_json_with_fewer_rows_or_without_a_footer_takes_nothing_away() -> None:
     text = reader(*table(row(8), row(16), row(32)))
-    told = table_json.read(document(), 0)
+    told = read_json(document(), 0)
     told.ranks, told.out_of_bounds, told.average_busbw = [], None, None
-    text.tables[0].ranks = ranks = table_json.read(document(), 0).ranks
+    text.tables[0].ranks = ranks = read_json(document(), 0).ranks
     merged = text.merge(told)
     assert [one.size for one in merged.rows] == [8, 16, 32]
     assert (merged.ranks, merged.out_of_bounds, merged.average_busbw) == (ranks, 0, 3.5)
@@ -198,9 +198,9 @@ def test_json_with_fewer_rows_or_without_a_footer_takes_nothing_away() -> None:
 
 def test_json_of_another_program_or_a_second_document_is_a_table_of_its_own() -> None:
     text = reader(*table(row(8), row(16), most=16))
-    text.merge(table_json.read({**document(), "args": ["/opt/all_gather_perf"]}, 0))
-    text.merge(table_json.read(document(), 0))
-    text.merge(table_json.read(document(), 0))
+    text.merge(read_json({**document(), "args": ["/opt/all_gather_perf"]}, 0))
+    text.merge(read_json(document(), 0))
+    text.merge(read_json(document(), 0))
     assert [one.program for one in text.tables] == [
         *("all_reduce_perf", "all_gather_perf", "all_reduce_perf"),
     ]
@@ -212,12 +212,12 @@ def test_flags_of_json_have_the_names_of_the_header() -> None:
         **{"threads": 1, "gpus": 1, "min_bytes": 8, "max_bytes": 16, "step": 2, "factor": 1},
         **{"warmup": 5, "iterations": 20, "aggregated": 1, "checks": 1, "graph": 0},
     }
-    assert table_json.read(document(), 0).flags == flags
+    assert read_json(document(), 0).flags == flags
     (text,) = tables(FLAGS.format(8, 16, 1))
     assert text.flags == flags
     by_bytes = document()
     by_bytes["config"]["step_bytes"] = by_bytes["config"].pop("step_factor") + 6
-    assert table_json.read(by_bytes, 0).flags == {**flags, "step": 8, "factor": 0}
+    assert read_json(by_bytes, 0).flags == {**flags, "step": 8, "factor": 0}
     (text,) = tables(FLAGS.format(8, 16, 1).replace("2(factor)", "8(bytes)"))
     assert text.flags == {**flags, "step": 8, "factor": 0}
 
@@ -228,7 +228,7 @@ def test_flags_of_json_have_the_names_of_the_header() -> None:
 def test_json_says_whether_the_bandwidth_was_reached(okay: str, too_slow: bool) -> None:
     told = document()
     told["average_bus_bandwidth"]["okay"] = okay
-    assert table_json.read(told, 0).too_slow == too_slow
+    assert read_json(told, 0).too_slow == too_slow
 
 
 def test_a_document_of_more_than_half_a_mebibyte_is_left_to_the_text(tmp_path: Path) -> None:

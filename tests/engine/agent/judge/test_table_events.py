@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from engine.agent.judge import table_events
-from engine.agent.judge.nccl_correctness import Numbers
+from engine.agent.judge.output_checks import Numbers
 from engine.agent.judge.output_reader import OutputReader
+from engine.agent.judge.tables import TableEvents
 from engine.contract.codec import from_json
 from engine.contract.event import Event, to_line
 from engine.contract.events import decode
 from engine.contract.head_events import DroppedOutput, OutputDropped, OutputJudged, TableRead
 from engine.contract.plan import LaunchPlan, NetworkPlan
 from engine.contract.worker_events import NodeReady, Output, TableWritten
-from engine.record.nccl_tests import Table, TableCollector
+from engine.record.result import Table, TableCollector
 from tests.engine.agent.judge.test_numbers import document, row, table
 from tests.engine.bare_plans import bare_node, bare_plan
 from tests.engine.read_output import DONE, TablesOfOutput
@@ -176,7 +176,7 @@ def test_json_of_an_early_table_takes_the_place_of_its_rows() -> None:
 
 def test_rows_and_ranks_are_held_until_the_next_table_begins() -> None:
     numbers = Numbers(PLAN)
-    events = table_events.TableEvents(PLAN, numbers.reader)
+    events = TableEvents(PLAN, numbers.reader)
     for text in [*table(row(8)), *RANKS] * 3:
         numbers.feed(0, "stdout", text)
         events.changes()
@@ -186,7 +186,7 @@ def test_rows_and_ranks_are_held_until_the_next_table_begins() -> None:
 
 def test_what_is_recorded_of_tables_is_bounded() -> None:
     numbers = Numbers(PLAN)
-    tables = table_events.TableEvents(PLAN, numbers.reader, most_rows=20, most_ranks=6)
+    tables = TableEvents(PLAN, numbers.reader, most_rows=20, most_ranks=6)
     events: list[Event] = []
     for text in [*table(row(8), row(16)), *RANKS] * 10:
         numbers.feed(0, "stdout", text)

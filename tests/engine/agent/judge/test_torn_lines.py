@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.agent.judge.findings import Finding
+from engine.agent.judge.failures import Finding
 from engine.agent.judge.output_checks import Judge
 from engine.contract.plan import NetworkPlan
 from engine.contract.verdict import Verdict

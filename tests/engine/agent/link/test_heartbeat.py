@@ -18,9 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.agent.link.heartbeat import HeartbeatClient, HeartbeatServer
-from engine.agent.link.heartbeat_layout import BEAT_S
-from engine.agent.link.heartbeat_process import seal, unseal
-from engine.agent.link.silence import STALL_S, SilenceWatch
+from engine.agent.link.heartbeat_process import BEAT_S, STALL_S, SilenceWatch, seal, unseal
 from engine.agent.link.times import TIMES, Times
 from engine.contract.node_plan import HeartbeatAddress
 from tests.processes import wait_for_end

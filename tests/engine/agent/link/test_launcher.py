@@ -3,6 +3,8 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from engine.agent.program import receive_agent
 from engine.session.bundle import agent_bundle
 
@@ -52,12 +54,26 @@ def test_the_unpacked_agent_runs_and_keeps_itself_compiled(tmp_path: Path) -> No
     assert list(folder.glob("engine/agent/link/__pycache__/control.*.pyc"))
 
 
-def test_a_worker_imports_neither_asyncio_nor_http(tmp_path: Path) -> None:
+_EVENTS = {"engine.contract.head_events", "engine.contract.worker_events"}
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("node.worker", {"engine.contract.head_events", "engine.contract.plan"}),
+        ("link.control", {*_EVENTS, "engine.contract.plan"}),
+        ("head.queue", {*_EVENTS, "engine.contract.plan"}),
+        ("head.supervisor_unit", _EVENTS),
+    ],
+)
+def test_a_short_process_imports_little(tmp_path: Path, module: str, heavy: set[str]) -> None:
+    """A run of 8 nodes starts 20 processes of the agent at once: their imports are its start."""
     folder = tmp_path / "agent-1"
     received(folder, agent_bundle().data)
+    heavy = {"asyncio", "http", "ssl", "argparse", *heavy}
     program = (
-        f"import sys; sys.path.insert(0, {str(folder)!r}); import engine.agent.node.worker;"
-        "print(sorted({'asyncio', 'http', 'ssl', 'argparse'} & set(sys.modules)))"
+        f"import sys; sys.path.insert(0, {str(folder)!r}); import engine.agent.{module};"
+        f"print(sorted({heavy!r} & set(sys.modules)))"
     )
     done = subprocess.run(
         ["python3", "-IS", "-c", program], capture_output=True, text=True, check=True

@@ -11,8 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from engine.agent.metrics.endpoint import open_endpoint
-from engine.agent.metrics.openmetrics import STALE_S, exposition
+from engine.agent.metrics.endpoint import STALE_S, exposition, open_endpoint
 from engine.session.bundle import agent_bundle
 from tests.engine.exchange import exchange
 from tests.processes import is_alive

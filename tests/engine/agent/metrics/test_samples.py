@@ -15,8 +15,14 @@ import pytest
 from engine.agent.journal.clock import RunClock
 from engine.agent.journal.journal_file import JournalReader
 from engine.agent.metrics import samples
-from engine.agent.metrics.idle_gpus import GAP_S, IDLE_S, IdleGpus
-from engine.agent.metrics.samples import Samples, newest_path, record_interval
+from engine.agent.metrics.samples import (
+    GAP_S,
+    IDLE_S,
+    IdleGpus,
+    Samples,
+    newest_path,
+    record_interval,
+)
 from engine.contract.event import Event
 from engine.contract.head_events import GpusIdle
 from engine.contract.names import RECORD

@@ -38,6 +38,14 @@ def test_a_command_that_bash_reads_is_no_fault(command: str) -> None:
             " matching `''",
         ),
         (
+            ["if [[ -f a && ]]; then\n  ls\nfi", "ls"],
+            "entry 1 of its commands is not bash: an operand is missing in a [[ … ]]",
+        ),
+        (
+            ["ls", "shopt -s extglob\nls !(a)\n[[ ]]"],
+            "entry 2 of its commands is not bash: an operand is missing in a [[ … ]]",
+        ),
+        (
             ["ls", "ls\n\nfi"],
             "entry 2 of its commands is not bash: line 3: syntax error near unexpected token `fi'",
         ),

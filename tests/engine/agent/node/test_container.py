@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.run.launchers import HYDRA_AGENT, OPEN_MPI_AGENT
+from config.run.owned_variables import HYDRA_AGENT, OPEN_MPI_AGENT
 from engine.agent.node.container import Container, Devices, data_folders
 from engine.contract.node_plan import ImagePlan
 from tests.processes import wait_for_end
@@ -211,7 +211,7 @@ def test_the_end_removes_the_container_and_its_pipe(folder: Path) -> None:
 def test_the_container_goes_with_its_worker_however_that_dies(folder: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; from engine.agent.node import container;"
-        "from engine.contract.node_plan import ImagePlan;"
+        "from engine.contract.plan import ImagePlan;"
         f"made = container.Container(ImagePlan('team/job:1', '0a1b'), Path({str(folder)!r}), 2);"
         "made.prepare(); print('up', flush=True); time.sleep(60)"
     )

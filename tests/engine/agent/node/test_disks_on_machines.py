@@ -1,16 +1,11 @@
-"""Full disks of real machines, and of the client: runs end as they should, and leave nothing."""
+"""Full disks of real machines: runs end as they should, and leave nothing."""
 
-import asyncio
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from engine.contract.event import Event
-from engine.record.run_errors import RunGoesOn
-from engine.session import session
 from nodes.inventory import Inventory
 from tests.engine.machines import assert_nothing_left, execute, job, on, output
 
@@ -96,25 +91,3 @@ def test_a_job_that_fills_its_nodes_disk_fails_and_says_so(
     assert output(events, 1) == said
     (full,) = [event for event in events if event.kind == "disk_full"]
     assert getattr(full, "text", None) == f"rank-1.log ends here: {FULL}"
-
-
-def test_the_clients_full_disk_leaves_the_run_alone(inventory: Inventory, tmp_path: Path) -> None:
-    state, rest = tmp_path / "state", tmp_path / "more"
-    state.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", state], check=True)
-    plan = job(inventory, MUCH)
-    try:
-        with pytest.raises(RunGoesOn) as told:
-            execute(inventory, plan, state)
-    finally:
-        subprocess.run(["umount", "--lazy", state], check=True)
-    name = plan.run_id
-    assert str(told.value) == (
-        f"run {name} goes on without this client: {state / name / 'journal.jsonl'} cannot be"
-        f" written: {FULL}; `gpuctl attach {name}` follows it, `gpuctl stop {name}` ends it"
-    )
-    events: list[Event] = []
-    result = asyncio.run(session.follow(name, inventory, rest, events.append))
-    assert (result.status, result.exit_code) == ("done", 0)
-    assert output(events, 1).count("x") == 128 * 65535
-    assert_nothing_left(inventory)

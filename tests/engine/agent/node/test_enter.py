@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from engine.agent.link.launcher import STOP_GRACE_S
+from engine.agent.link.units import STOP_GRACE_S
 from engine.agent.node import exec_client
+from engine.agent.node.container import Host
 from engine.agent.node.exec_server import Entrance
-from engine.agent.node.host import Host
 from tests.engine.conftest import TOOLS, LocalCluster, make_plan
 
 pytestmark = pytest.mark.slow

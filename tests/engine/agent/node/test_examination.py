@@ -17,6 +17,7 @@ from engine.agent.node.examination import Examination
 from engine.contract.head_events import FollowedFailure, RunFinished, RunNode, RunStarted
 from engine.contract.names import ERROR_FILE
 from engine.contract.worker_events import NodeExamined, NodeFact, Output
+from engine.plan.remote_paths import RunPaths
 from engine.plan.script import keep_error
 from engine.record.result import ResultCollector
 from tests.engine.conftest import LocalCluster, make_plan
@@ -175,7 +176,7 @@ def test_a_core_that_was_written_since_the_start_is_found(tmp_path: Path) -> Non
 
 def test_a_rank_of_torchrun_keeps_the_first_error(tmp_path: Path) -> None:
     kept, own = tmp_path / "kept", tmp_path / "error.json"
-    keep = keep_error("r-000000")
+    keep = keep_error(RunPaths("/var/lib/gpuctl/runs", "r-000000"))
     keep = keep.replace("/var/lib/gpuctl/runs/r-000000/torch-error.json", str(kept))
     for written, expected in (("first", "first"), ("second", "first")):
         own.write_text(written)

@@ -1,6 +1,7 @@
 """The agent on a spot node: what the metadata service says reaches the run's journal."""
 
 import json
+import queue
 import socket
 import threading
 import time
@@ -11,24 +12,29 @@ from typing import Any
 
 import pytest
 
-from engine.agent.node.interruption import Metadata, watch
-from engine.contract.worker_events import NodeInterrupted
-from tests.engine.conftest import LocalCluster, Reader, make_plan
+from engine.agent.journal.clock import time_of_day
+from engine.agent.node.interruption import Metadata, Notice, watch
+from engine.contract.worker_events import NodeInterrupted, NoticeGiven
+from tests.engine.bare_plans import bare_node
+from tests.engine.conftest import LocalCluster, make_plan
 
 TIME = "2026-11-20T22:31:05Z"
 DOWN = "down"
+REBALANCE, SCHEDULED = "events/recommendations/rebalance", "events/maintenance/scheduled"
+NODE = bare_node(0)
 
 
 class Service:
     """IMDSv2 on loopback. `notice` is the body of spot/instance-action, None for HTTP 404.
 
-    `answers` come before it, one after the other.
+    `answers` come before it, one after the other. `others` are the bodies of other paths.
     """
 
     def __init__(self) -> None:
         self.notice: str | None = None
+        self.others: dict[str, str] = {}
         self.answers: list[str | None] = []
-        self.tokens = 0
+        self.tokens, self.oldest = 0, 1
         service = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -42,10 +48,15 @@ class Service:
                 self.reply(200, f"token{service.tokens}")
 
             def do_GET(self) -> None:
-                assert self.path == "/latest/meta-data/spot/instance-action"
-                if self.headers["X-aws-ec2-metadata-token"] != f"token{service.tokens}":
+                path = self.path.removeprefix("/latest/meta-data/")
+                known = {f"token{n}" for n in range(service.oldest, service.tokens + 1)}
+                if self.headers["X-aws-ec2-metadata-token"] not in known:
                     return self.reply(401, "")
-                notice = service.answers.pop(0) if service.answers else service.notice
+                if path != "spot/instance-action":
+                    assert path in (REBALANCE, SCHEDULED)
+                    notice = service.others.get(path)
+                else:
+                    notice = service.answers.pop(0) if service.answers else service.notice
                 if notice == DOWN:
                     self.close_connection = True  # without an answer
                 elif notice is None:
@@ -91,7 +102,7 @@ def test_a_token_whose_time_is_over_is_replaced(service: Service) -> None:
     metadata = Metadata(service.address)
     service.notice = marked()
     assert metadata.notice() is not None
-    service.tokens += 1  # the service knows the first one no longer
+    service.oldest += 1  # the service knows the first one no longer
     assert metadata.notice() is None
     assert metadata.notice() == ("terminate", TIME)
 
@@ -114,11 +125,46 @@ def test_a_service_that_does_not_answer_is_not_waited_for_long() -> None:
 
 def test_watching_goes_on_through_nonsense_and_silence(service: Service) -> None:
     service.answers = [None, "[1]", "{}", "no json", DOWN, None, marked()]
-    reader = Reader()
-    watch(Metadata(service.address), 0, reader.stream, look_s=0.01)
-    (event,) = reader.events()
-    assert (event["kind"], event["action"], event["at"]) == ("node_interrupted", "terminate", TIME)
+    reports: list[Notice] = []
+    watch(Metadata(service.address), NODE, True, reports.append, look_s=0.01)
+    assert reports == [NodeInterrupted(0, "terminate", TIME)]
     assert service.answers == []
+
+
+def test_a_recommendation_to_leave_is_reported_once_and_before_the_end(service: Service) -> None:
+    service.others[REBALANCE] = json.dumps({"noticeTime": TIME})
+    service.answers = [None, None, marked()]
+    reports: list[Notice] = []
+    watch(Metadata(service.address), NODE, True, reports.append, look_s=0.01)
+    text = "node0's spot instance is at risk: AWS recommends to leave it"
+    assert reports == [
+        NoticeGiven(0, "rebalance", None, text),
+        NodeInterrupted(0, "terminate", TIME),
+    ]
+
+
+def test_scheduled_events_are_reported_when_they_are_near(service: Service) -> None:
+    at = float(int(time.time()) + 600)
+
+    def event(code: str, seconds: float, state: str = "active") -> dict[str, str]:
+        text = time.strftime("%d %b %Y %H:%M:%S GMT", time.gmtime(seconds))
+        return {"Code": code, "NotBefore": text, "State": state, "EventId": "instance-event-0"}
+
+    events = [
+        event("system-reboot", at + 86400),
+        event("instance-stop", at, "completed"),
+        event("instance-retirement", at),
+    ]
+    service.others[SCHEDULED] = json.dumps(events)
+    reports: queue.SimpleQueue[Notice] = queue.SimpleQueue()
+    watched = (Metadata(service.address), NODE, False, reports.put, 0.01, 0.01)
+    threading.Thread(target=watch, args=watched, daemon=True).start()
+    text = f"AWS has scheduled instance-retirement of node0 at {time_of_day(at)}"
+    assert reports.get(timeout=30) == NoticeGiven(0, "maintenance", at, text)
+    events[0] = event("system-reboot", at + 60)
+    service.others[SCHEDULED] = json.dumps(events)
+    text = f"AWS has scheduled system-reboot of node0 at {time_of_day(at + 60)}"
+    assert reports.get(timeout=30) == NoticeGiven(0, "maintenance", at + 60, text)
 
 
 def test_the_run_hears_of_it_and_names_it(
@@ -142,5 +188,6 @@ def test_nobody_asks_where_nothing_can_be_taken_back(
     cluster: LocalCluster, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://{service.address}/")
-    cluster.execute(make_plan(nodes=1, commands=("sleep 1",)))
+    plan = replace(make_plan(nodes=1, commands=("sleep 1",)), is_rented=False)
+    cluster.execute(plan)
     assert service.tokens == 0

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.slow
         (
             {"PATH": "/opt/x:$PATH"},
             127,
-            "bash cannot be started: no folder of PATH has it (PATH is /opt/x:$PATH); values of"
-            " `env` are used as they are: set PATH in the commands instead",
+            "bash cannot be started: no folder of PATH has it (PATH is /opt/x:$PATH); no"
+            " shell reads `env`: write ${PATH} for the value on the node",
         ),
         (
             {"PATH": "/opt/x"},
@@ -64,6 +64,13 @@ def test_the_reason_shows_no_secret(cluster: LocalCluster) -> None:
     assert cluster.execute(plan, {"TOOLS": "/opt/geheim-0123"}).reason == (
         "node0: exited with 127: bash cannot be started: no folder of PATH has it (PATH is ***)"
     )
+
+
+def test_a_variable_may_refer_to_a_secret_of_the_run(cluster: LocalCluster) -> None:
+    env = {"AUTH": "Bearer ${TOKEN}", "TOKEN": {"secret": "TOKEN"}}
+    plan = make_plan(nodes=1, env=env, commands=('echo "${#AUTH} $AUTH"',))
+    cluster.execute(plan, {"TOKEN": "geheim-0123"})
+    assert cluster.output(0) == "18 Bearer ***\n"
 
 
 def test_a_value_that_no_program_can_get_is_named() -> None:

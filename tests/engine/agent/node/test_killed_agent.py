@@ -103,8 +103,14 @@ def test_a_job_that_kills_gpuctls_agent_is_not_repeated_as_on_a_lost_node(
     assert "attempt_ended" not in [event.kind for event in cluster.events()]
 
 
-def test_a_connection_that_is_killed_is_made_again(cluster: LocalCluster) -> None:
-    """`pkill -f python` on the head ends the connections to all nodes: the jobs go on."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_connection_that_is_killed_is_made_again(
+    number: signal.Signals, cluster: LocalCluster
+) -> None:
+    """`pkill ssh` on the head ends the connections to all nodes: the jobs go on.
+
+    ssh ends with 255 after SIGTERM, as after a connection that the network has cut.
+    """
 
     async def run() -> Verdict:
         running = asyncio.ensure_future(cluster.supervisor(plan).run())
@@ -112,7 +118,7 @@ def test_a_connection_that_is_killed_is_made_again(cluster: LocalCluster) -> Non
         pid = cluster.launcher.processes[1].pid
         (connection,) = [int(name) for name in (cluster.folder / "connection").read_text().split()]
         assert connection == pid
-        os.kill(connection, signal.SIGKILL)
+        os.kill(connection, number)
         (cluster.folder / "go").touch()
         return await running
 
@@ -125,8 +131,8 @@ def test_a_connection_that_is_killed_is_made_again(cluster: LocalCluster) -> Non
             script = (
                 f"echo $$ > {self._folder}/connection; mkfifo {self._folder}/pipe; exec 3<&0;"
                 f" {sys.executable} {self._agent} work {folder} <&3 3<&-"
-                f" > {self._folder}/pipe 2> /dev/null &"
-                f" exec cat {self._folder}/pipe"
+                f" > {self._folder}/pipe 2> /dev/null & trap 'kill %2; exit 255' TERM;"
+                f" cat {self._folder}/pipe & wait %2"
             )
             return await asyncio.create_subprocess_exec(
                 *("bash", "-c", script),

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.agent.link.launcher import STOP_GRACE_S
+from engine.agent.link.units import STOP_GRACE_S
+from engine.agent.node.container import Host
 from engine.agent.node.exec_client import SOCKET
 from engine.agent.node.exec_server import Entrance
-from engine.agent.node.host import Host
 from engine.agent.node.process_group import ProcessGroup
 from tests.engine.agent.notify.test_notifier import execute, notified, plan_for
 from tests.engine.conftest import LocalCluster, make_plan

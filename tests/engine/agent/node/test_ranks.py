@@ -2,14 +2,16 @@
 
 import os
 import stat
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from engine.agent.link.event_stream import EventStream
-from engine.agent.node.ranks import Ranks
+from engine.agent.node.readiness import Ranks
 from tests.engine.conftest import Reader
 
 FIFO = "ranks"  # as the scripts of launchers call it
@@ -85,3 +87,24 @@ def test_without_an_open_fifo_there_is_nothing_to_wait_for(tmp_path: Path) -> No
     unopened.drain()
     unopened.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nodes_that_share_a_folder_open_their_fifos_at_the_same_time(tmp_path: Path) -> None:
+    nodes = 2
+    begin = threading.Barrier(nodes)
+
+    def open_again_and_again(rank: int) -> None:
+        report = EventStream(BytesIO())
+        for _ in range(100):
+            ranks = Ranks(tmp_path, rank, report)
+            begin.wait(60)
+            try:
+                ranks.open()
+            except OSError:
+                begin.abort()  # the other one waits for nothing
+                raise
+            ranks.drain()
+
+    with ThreadPoolExecutor(nodes) as pool:
+        openings = [pool.submit(open_again_and_again, rank) for rank in range(nodes)]
+        assert [opening.result() for opening in openings] == [None, None]

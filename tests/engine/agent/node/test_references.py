@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.agent.node.references import add_variables
+from engine.agent.node.login_environment import add_variables
 
 
 @pytest.mark.parametrize(

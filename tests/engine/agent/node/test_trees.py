@@ -114,6 +114,19 @@ def test_a_tree_reaches_every_node_and_is_laid_out_as_it_was(
         assert listing(work) == listing(code)
 
 
+@pytest.mark.parametrize("words", ["Welcome", "a\\nb", '{"kind": "x"}\\n', ""])
+def test_words_of_a_login_on_the_way_hide_no_answer(
+    words: str, code: Path, agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    login = tmp_path / "login"
+    login.mkdir()
+    (login / "ssh").write_text(f"#!/bin/sh\nprintf '{words}'\nexec {TOOLS}/ssh \"$@\"\n")
+    (login / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{login}:{os.environ['PATH']}")
+    _, *rest = send(tmp_path, agent, tree_of(folder_sources(code)), 2)
+    assert [answer["kind"] for answer in rest] == ["received", "received"]
+
+
 def test_only_what_changed_travels(code: Path, agent: Path, tmp_path: Path) -> None:
     before = tree_of(folder_sources(code))
     send(tmp_path, agent, before, 2)

@@ -20,14 +20,13 @@ from engine.record.result import RunResult
 from engine.session import session
 from engine.session.cluster_runs import drop_run
 from engine.session.following import Following
-from tests.engine.mail_servers import PASSWORD, USER, mail_server
 from tests.engine.session.test_session import (
     INVENTORY,
     LocalConnections,
     connections,  # noqa: F401  a fixture
     job,
 )
-from tests.engine.webhooks import Hook, make_certificate, webhook
+from tests.engine.webhooks import Hook, webhook
 
 pytestmark = pytest.mark.slow
 
@@ -38,37 +37,6 @@ TARGET = {"webhook": {"secret": "HOOK"}, "on": ("start", "end")}
 def hook() -> Iterator[Hook]:
     with webhook() as hook:
         yield hook
-
-
-def test_the_end_of_a_run_comes_by_email_and_no_file_has_the_password(
-    connections: LocalConnections,  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    certificate = make_certificate(tmp_path / "one.pem")
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    with mail_server(certificate) as server:
-        host, _, port = server.to.partition(":")
-        email = {
-            "host": host,
-            "port": int(port),
-            "sender": "gpuctl@example.com",
-            "to": ("ann@example.com",),
-            "user": {"secret": "SMTP_USER"},
-            "password": {"secret": "SMTP_PASSWORD"},
-        }
-        plan = job("true", notify=({"email": email, "on": ("end",)},))
-        events: list[Event] = []
-        secrets = {"SMTP_USER": USER, "SMTP_PASSWORD": PASSWORD}
-        runs = tmp_path / "runs"
-        result = asyncio.run(session.run(plan, INVENTORY, runs, events.append, secrets))
-    assert (result.status, result.warnings) == ("done", ())
-    (mail,) = server.mails
-    assert mail["Subject"].startswith(f"run {plan.run_id} on cluster {plan.cluster} is done after")
-    assert (server.recipients, server.logins) == (["ann@example.com"], [True])
-    kept = [path.read_bytes() for path in runs.rglob("*") if path.is_file()]
-    assert kept
-    assert not any(PASSWORD.encode() in text or USER.encode() in text for text in kept)
 
 
 def test_a_client_that_follows_gets_the_warning_about_the_end(

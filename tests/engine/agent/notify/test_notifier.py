@@ -53,23 +53,24 @@ def plan_for(target: dict[str, Any], **fields: Any) -> LaunchPlan:
 
 
 def notifier_of(
-    cluster: LocalCluster, plan: LaunchPlan, timer: Path, tries: Tries = TRIES, **secrets: str
+    cluster: LocalCluster, plan: LaunchPlan, tries: Tries = TRIES, **secrets: str
 ) -> Notifier:
     agent = cluster.folder / "agent.pyz"
     assert secret_names(plan.notify) == set(secrets)
-    return Notifier(plan, secrets, ["topsecret-job"], cluster.journal, agent, timer, tries)
+    return Notifier(plan, secrets, ["topsecret-job"], cluster.journal, agent, tries)
 
 
 async def execute(
     cluster: LocalCluster,
     plan: LaunchPlan,
-    timer: Path = NO_TIMER,
     tries: Tries = TRIES,
+    timer: Path = NO_TIMER,
     **secrets: str,
 ) -> float:
     """Run the plan to its end with notifications; return the seconds from the run's end on."""
-    notifications = notifier_of(cluster, plan, timer, tries, **secrets)
+    notifications = notifier_of(cluster, plan, tries, **secrets)
     supervisor = cluster.supervisor(plan, see=notifications.see)
+    supervisor.timer = timer
     notifications.begin()
     await supervisor.run()
     began = time.monotonic()
@@ -171,7 +172,7 @@ def test_a_command_s_error_has_no_secret(cluster: LocalCluster, tmp_path: Path) 
 
 def test_the_job_s_secrets_are_in_no_notification(cluster: LocalCluster, hook: Hook) -> None:
     plan = plan_for({"webhook": {"secret": "HOOK"}, "on": ("failure",)})
-    notifications = notifier_of(cluster, plan, NO_TIMER, HOOK=hook.url)
+    notifications = notifier_of(cluster, plan, HOOK=hook.url)
 
     async def finish() -> None:
         notifications.begin()
@@ -193,7 +194,7 @@ def test_the_next_supervisor_sends_what_is_missing(cluster: LocalCluster, hook: 
     journal.append(RunFinished("failed", 1, 0, "bad"))
 
     async def resume() -> None:
-        notifications = notifier_of(cluster, plan, NO_TIMER, HOOK=hook.url)
+        notifications = notifier_of(cluster, plan, HOOK=hook.url)
         for _ in notifications.replay(journal_events(cluster.folder / JOURNAL)):
             pass  # the supervisor reads them
         notifications.begin()
@@ -217,7 +218,7 @@ def write_timer(path: Path, at: float) -> Path:
 def test_the_end_of_the_lifetime(cluster: LocalCluster, hook: Hook, tmp_path: Path) -> None:
     timer = write_timer(tmp_path / "timer", time.time() + 600)
     plan = plan_for({"webhook": {"secret": "HOOK"}, "on": ("lease",)})
-    asyncio.run(execute(cluster, plan, timer, HOOK=hook.url))
+    asyncio.run(execute(cluster, plan, timer=timer, HOOK=hook.url))
     (body,) = hook.bodies()
     assert body["event"] == "lease"
     assert "its nodes power off then, and the rest costs until `gpuctl down demo`" in body["text"]
@@ -247,7 +248,7 @@ def test_a_budget_is_reported_from_80_percent_on(
 def test_a_budget_is_reported_while_the_run_goes_on(cluster: LocalCluster, hook: Hook) -> None:
     """The cluster passes 80 % half a second after the run has begun."""
     plan = budgeted(80.0 - 0.5 / 3600)
-    notifications = notifier_of(cluster, plan, NO_TIMER, HOOK=hook.url)
+    notifications = notifier_of(cluster, plan, HOOK=hook.url)
 
     async def wait() -> None:
         notifications.begin()
@@ -267,7 +268,7 @@ def test_a_budget_is_reported_once_although_the_supervisor_starts_again(
     plan = budgeted(90.0)
 
     async def supervise(*, is_over: bool) -> None:
-        notifications = notifier_of(cluster, plan, NO_TIMER, HOOK=hook.url)
+        notifications = notifier_of(cluster, plan, HOOK=hook.url)
         for _ in notifications.replay(journal_events(cluster.folder / JOURNAL)):
             pass  # the supervisor reads them
         notifications.begin()
@@ -297,7 +298,7 @@ def test_the_lifetime_is_watched(tmp_path: Path) -> None:
 
     async def watch(reported: float | None, *ends: float) -> None:
         watching = asyncio.ensure_future(
-            lifetime.watch_lifetime(reports.append, reported, timer, 0.01)
+            lifetime.watch_end(lambda: lifetime.lifetime_end(timer), reports.append, reported, 0.01)
         )
         for end in ends:
             write_timer(timer, end)
@@ -324,7 +325,7 @@ def test_the_end_is_reported_in_time_although_the_clock_is_set_back(
     async def watch() -> float:
         reported: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         watching = asyncio.ensure_future(
-            lifetime.watch_lifetime(reported.set_result, None, timer, 0.01, notice_s)
+            lifetime.watch_end(lambda: end, reported.set_result, None, 0.01, notice_s)
         )
         await asyncio.sleep(0)  # it has read the timer
         wrong[0] = -3600
@@ -365,7 +366,7 @@ def test_a_supervisor_that_crashes_leaves_it_to_the_next(cluster: LocalCluster, 
     plan = plan_for({"webhook": {"secret": "HOOK"}, "on": ("start",)})
 
     async def crash() -> None:
-        notifications = notifier_of(cluster, plan, NO_TIMER, HOOK=hook.url)
+        notifications = notifier_of(cluster, plan, HOOK=hook.url)
         notifications.begin()
         notifications.see(cluster.journal.append(STARTED))
         while not hook.requests:  # noqa: ASYNC110  another thread appends to it
