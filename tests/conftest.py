@@ -28,7 +28,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 from config.settings import settings
-from tests import aws_calls, connections, evidence, regions, terminals, tiers
+from tests import aws_calls, connections, evidence, noted_pauses, regions, terminals, tiers
 
 # A shell starts what runs in the background with SIGINT ignored, and the tests' commands would
 # inherit that: Ctrl-C would not end them.
@@ -97,6 +97,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Schedulin
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(aws_calls)
+    config.pluginmanager.register(noted_pauses)
     config.pluginmanager.register(connections)
     config.pluginmanager.register(evidence)
     config.pluginmanager.register(regions)

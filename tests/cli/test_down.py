@@ -122,15 +122,7 @@ def test_runs_are_lost_with_this_machines_cluster_alone(
         assert history.find(plan.run_id).is_over is is_over
 
 
-@pytest.fixture
-def rounds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses between rounds of questions, which take no time here."""
-    pauses: list[float] = []
-    monkeypatch.setattr("time.sleep", pauses.append)
-    return pauses
-
-
-def test_the_end_is_proved_by_asking(old_cluster: str, rounds: list[float]) -> None:
+def test_the_end_is_proved_by_asking(old_cluster: str, pauses: list[float]) -> None:
     done = CliRunner().invoke(app, ["down", old_cluster, "--yes", "--verify", "--json"])
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
@@ -139,11 +131,11 @@ def test_the_end_is_proved_by_asking(old_cluster: str, rounds: list[float]) -> N
     assert (proof["region"], proof["tags"]) == ("us-east-1", {"gpuctl:cluster": "demo"})
     assert proof["kinds"] == list(KINDS)
     assert list(proof["instances"].values()) == ["terminated"]
-    assert rounds[-1:] == [verification.PAUSE_S]
+    assert pauses[-1:] == [verification.PAUSE_S]
 
 
 def test_what_appears_late_is_no_proof(
-    empty_region: Target, rounds: list[float], answer_calls: Callable[[Answer], None]
+    empty_region: Target, pauses: list[float], answer_calls: Callable[[Answer], None]
 ) -> None:
     ec2 = client(empty_region, "ec2")
     vpcs: list[str] = []
@@ -166,7 +158,7 @@ def test_what_appears_late_is_no_proof(
 
 def test_what_may_not_be_listed_is_no_proof(
     empty_region: Target,
-    rounds: list[float],
+    pauses: list[float],
     answer_calls: Callable[[Answer], None],
 ) -> None:
 

@@ -213,16 +213,14 @@ def test_throttling_makes_no_second_claim(there: Target, faults: Path) -> None:
     assert [held["State"] for held in reservations(there)] == ["cancelled"]
 
 
-def test_a_full_zone_is_left_at_once(
-    there: Target, faults: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_zone_is_left_at_once(there: Target, faults: Path, pauses: list[float]) -> None:
     wanted = cluster(there)
     fault_table.write(faults, {"no-capacity": list(ZONES)})
-    # boto3 repeats an HTTP 500 seven times, for up to a minute: a pause would be such a repetition.
-    monkeypatch.setattr("time.sleep", lambda _: pytest.fail("a full zone was asked again"))
     with pytest.raises(NoCapacity) as caught, claim_capacity(wanted, 2, there, silent):
         raise AssertionError("nothing was to be had")
     assert caught.value.code == "InsufficientInstanceCapacity"
+    # boto3 repeats an HTTP 500 seven times, for up to a minute: a pause would be such a repetition.
+    assert pauses == []
     assert reservations(there) == []
 
 
@@ -254,30 +252,33 @@ class LosesAnswers:
 
 
 def test_a_lost_answer_is_asked_for_again_with_jitter_and_the_same_token(
-    there: Target, monkeypatch: pytest.MonkeyPatch
+    there: Target, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pauses: list[tuple[float, float]] = []
-    monkeypatch.setattr(
-        "provision.capacity.claim.random.uniform", lambda least, most: (least, most)
-    )
-    monkeypatch.setattr("provision.capacity.claim.time.sleep", pauses.append)
+    spans: list[tuple[float, float]] = []
+
+    def longest(least: float, most: float) -> float:
+        spans.append((least, most))
+        return most
+
+    monkeypatch.setattr("provision.capacity.claim.random.uniform", longest)
     ec2 = LosesAnswers(client(there), 3)
     made = claim._claim(ec2, cluster(there), 2, ZONES[0], None)  # type: ignore[arg-type]
     assert len(ec2.tokens) == 4
     assert len(set(ec2.tokens)) == 1
     assert [held["CapacityReservationId"] for held in reservations(there)] == [made.id]
-    assert pauses == [(0, 1.0), (0, 2.0), (0, 4.0)]  # anywhere between: nobody keeps in step
+    assert spans == [(0, 1.0), (0, 2.0), (0, 4.0)]  # anywhere between: nobody keeps in step
+    assert pauses == [1.0, 2.0, 4.0]
 
 
 def test_what_aws_does_not_answer_at_all_is_told_in_the_end(
-    there: Target, monkeypatch: pytest.MonkeyPatch
+    there: Target, pauses: list[float]
 ) -> None:
-    monkeypatch.setattr("provision.capacity.claim.time.sleep", lambda _: None)
     ec2 = LosesAnswers(client(there), 99)
     with pytest.raises(CloudError) as caught:
         claim._claim(ec2, cluster(there), 2, ZONES[0], None)  # type: ignore[arg-type]
     assert caught.value.code == "EndpointConnection"
     assert len(ec2.tokens) == ATTEMPTS
+    assert len(pauses) == ATTEMPTS - 1
 
 
 def test_the_bill_of_a_killed_client_is_that_of_the_documentation() -> None:

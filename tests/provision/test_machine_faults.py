@@ -136,7 +136,7 @@ def take_back(here: Region, instance_id: str) -> None:
 
 
 def test_a_placement_group_in_use_is_named_tried_again_and_removed_once_it_is_free(
-    here: Region, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    here: Region, engine: Engine, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else's machine is in the group: Pulumi's destroy fails, and all else goes."""
     del engine  # it exists
@@ -149,8 +149,6 @@ def test_a_placement_group_in_use_is_named_tried_again_and_removed_once_it_is_fr
         SubnetId=SomebodysNetwork.make(ec2).subnet("10.40.0.0/24"),
         Placement={"GroupName": "gpuctl-demo"},
     )["Instances"][0]["InstanceId"]  # fmt: skip
-    pauses: list[float] = []
-    monkeypatch.setattr("time.sleep", pauses.append)
     told: list[Progress] = []
     with pytest.raises(CloudError) as caught:
         down("demo", here.target, told.append)

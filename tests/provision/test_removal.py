@@ -34,20 +34,20 @@ ALWAYS = float("inf")
 class Aws:
     """The region's API, which refuses some calls before they reach it; `calls` are all in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, pauses: list[float]) -> None:
+        self.pauses = pauses
         self.refusals: Refusals = {}
         self.texts: dict[str, str] = {}
         self.answers: dict[str, Callable[[Any], Any]] = {}
         self.calls: list[str] = []
-        self.pauses: list[float] = []
 
     def count(self, operation: str) -> int:
         return self.calls.count(operation)
 
 
 @pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch, answer_calls: Callable[[Answer], None]) -> Aws:
-    aws = Aws()
+def aws(pauses: list[float], answer_calls: Callable[[Answer], None]) -> Aws:
+    aws = Aws(pauses)  # of removal, and of botocore's waiters
 
     def asked(call: ApiCall) -> Any:
         operation = call.operation
@@ -59,7 +59,6 @@ def aws(monkeypatch: pytest.MonkeyPatch, answer_calls: Callable[[Answer], None])
         return aws.answers.get(operation, lambda answer: answer)(call.ask())
 
     answer_calls(asked)
-    monkeypatch.setattr("time.sleep", aws.pauses.append)  # of removal, and of botocore's waiters
     return aws
 
 
