@@ -5,6 +5,7 @@ import os
 import threading
 from typing import Any
 
+from config.polling import Timeouts, poll
 from engine.agent.link import event_stream
 from engine.agent.link.event_stream import EventStream
 from engine.contract.worker_events import NodeExited, Output
@@ -48,9 +49,9 @@ def test_a_jobs_end_is_not_lost_behind_output_that_waits() -> None:
 
     job = threading.Thread(target=print_all)
     job.start()
-    job.join(1)
+    assert poll(lambda: pipe.report.is_full or None, Timeouts(60, 0.01))
+    job.join(0.3)
     assert job.is_alive()
-    assert pipe.report.is_full
     pipe.report.send(NodeExited(0, 0, None))
     reading = threading.Timer(0.5, job.join)
     reading.start()
