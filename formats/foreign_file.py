@@ -1,19 +1,19 @@
 """Another tool's file while it is read: its values by path, and the mistakes found so far."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from config.cluster.cluster_rules import ambiguous_mistakes
 from config.diagnostic import Diagnostic
 from config.identifiers import RUN_NAME
-from config.loading.formats import IGNORED
+from config.loading.formats import IGNORED, Reading
 from config.loading.overrides import Substitutions
 from config.mistakes import Mistake, Path, path_text
 from config.run.run_file import FORMS
 from config.yaml.hints import choice_hint, describe_value
 from config.yaml.marked_yaml import Ambiguous, Document
-from formats.converted import Placed
+from formats.converted import Placed, document_with
 
 _WHY_IGNORED = {
     **dict.fromkeys(
@@ -57,6 +57,14 @@ class ForeignFile:
     def is_refused(self) -> bool:
         """Return whether there is an error, and not only warnings."""
         return any(mistake.code.startswith("E") for mistake in self.mistakes)
+
+    def reading(self, data: Mapping[str, Any]) -> Reading:
+        """Return the file as a run file with this data, or why it cannot be one."""
+        located = map(self.document.locate, dict.fromkeys(self.mistakes))
+        diagnostics = [*self.diagnostics, *located]
+        is_refused = any(diagnostic.severity == "error" for diagnostic in diagnostics)
+        run_file = None if is_refused else document_with(data, self.document)
+        return Reading(run_file, diagnostics, frozenset(self.placeholders))
 
     def complain(
         self, code: str, message: str, hint: str, at: Path, *, on_key: bool = False

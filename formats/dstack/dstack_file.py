@@ -6,17 +6,11 @@ text (core/models/common.py and quantities.py of dstackai/dstack@511c318c, 2026-
 
 import re
 from collections.abc import Sequence
-from typing import Any
-
-import yaml
 
 from config.mistakes import Path, path_text
 from config.run.requirements import COUNTS, REQUIREMENT_FORMS, SIZES
 from config.yaml.hints import choice_hint, describe_value, names_hint
-from config.yaml.marked_yaml import Ambiguous
-from formats.converted import Placed
-from formats.dstack.dstack_keys import TABLE
-from formats.foreign_file import ForeignFile
+from formats.task_file import TaskFile
 
 _DURATION = re.compile(r"([0-9]{1,9}) *([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -24,20 +18,10 @@ _DIGITS = re.compile(r"[0-9]{1,18}")
 _UNIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)(mb|gb|tb)?")
 
 
-class DstackFile(ForeignFile):
+class DstackFile(TaskFile):
     """The values of a file of dstack by their paths, and the mistakes found so far."""
 
-    def get(self, at: Path) -> Any:
-        """Return the value as YAML 1.1 has it; None if it is null or missing."""
-        value = super().get(at)
-        return yaml.safe_load(value) if isinstance(value, Ambiguous) else value
-
-    def text(self, at: Path) -> str:
-        """Return the text; a number as it is written; empty if there is none."""
-        value = self.get(at)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return self.document.text_at(at)
-        return super().text(at)
+    tool = "dstack"
 
     def texts(self, at: Path) -> tuple[str, ...]:
         """Return the entries of a list of texts; one text is a list of one."""
@@ -120,28 +104,11 @@ class DstackFile(ForeignFile):
         self.complain("E203", message, f"write {REQUIREMENT_FORMS[pattern]}", at)
         return None
 
-    def refuse(self, at: Path, why: str, hint: str, *, on_key: bool = False) -> None:
-        """Refuse a part that gpuctl cannot carry out."""
-        self.complain("E228", f"'{path_text(at)}' {why}", hint, at, on_key=on_key)
-
-    def leave_out(self, name: str) -> None:
-        """Report that a key of dstack has no effect, with the reason of the table."""
-        key = TABLE[name]
-        hint = "remove it if the job does not need it"
-        self.complain("W206", f"'{name}' is left out: {key.text}", hint, (name,), on_key=True)
-
-    def placed(self, value: Any, *at: str | int) -> Placed:
-        """Return the value with the position of a path of the file."""
-        return Placed(value, at)
-
     def unknown_keys(self, at: Path, known: Sequence[str]) -> None:
         """Warn of keys of the mapping that dstack does not have there either."""
         for key in self.mapping(at):
-            if key == "<<":
-                self.refuse((*at, key), "merges keys, which gpuctl does not", "write the keys out")
-            elif key not in known:
-                message = f"unknown key '{path_text((*at, key))}': neither dstack nor gpuctl has it"
-                self.complain("W207", message, names_hint(key, known), (*at, key), on_key=True)
+            if key not in known:
+                self.report_unknown((*at, key), names_hint(key, known))
 
     def _range(self, at: Path, *, is_size: bool) -> str | None:
         value = self.get(at)

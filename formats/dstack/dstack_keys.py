@@ -5,29 +5,10 @@ The models of dstackai/dstack@511c318c (core/models/configurations.py, profiles.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 from config.generated_page import merged_rows
 from config.run.run_file import Task
-
-Answer = Literal["does", "checks", "leaves out"]
-ANSWERS: Mapping[Answer, str] = {
-    "does": "gpuctl does what dstack does",
-    "checks": "compared with the cluster, before anything runs",
-    "leaves out": "a line of the output (`W206`) says so; the run goes on without it",
-}
-"""The meaning of each answer."""
-
-
-@dataclass(frozen=True)
-class Key:
-    """A key of dstack's task. `text` is what gpuctl does, or why it leaves the key out."""
-
-    name: str
-    answer: Answer
-    text: str
-
+from formats.key_table import Key, answer_lines, key_lines
 
 _CLUSTER = "it belongs to a cluster, and"
 
@@ -118,21 +99,13 @@ TYPES: Mapping[str, str] = {
 
 def dstack_reference() -> str:
     """Return the generated part of docs/look-up/dstack-keys.md: answers, keys and other types."""
-    answers = [f"| *{answer}* | {meaning} |" for answer, meaning in ANSWERS.items()]
-    keys = merged_rows((f"`{key.name}`", f"*{key.answer}* | {key.text}") for key in KEYS)
     types = merged_rows((f"`{name}`", instead) for name, instead in TYPES.items())
     return "\n".join(
         [
             "## Every key",
             "",
-            "| gpuctl | |",
-            "| --- | --- |",
-            *answers,
-            "",
-            "| key | gpuctl | how, or why not |",
-            "| --- | --- | --- |",
-            *keys,
-            "",
+            *answer_lines("dstack", KEYS),
+            *key_lines(KEYS),
             "## Other types",
             "",
             "| `type` | instead |",

@@ -202,13 +202,10 @@ def _report_keys(reading: DstackFile) -> None:
     """Report the keys that have no effect, and those that nobody knows."""
     for key, value in reading.mapping(()).items():
         row = TABLE.get(key)
-        if key == "<<":
-            reading.refuse((key,), "merges keys, which gpuctl does not", "write the keys out")
-        elif row is None and key not in OURS_ALONE:
-            message = f"unknown key '{key}': neither dstack nor gpuctl has it"
-            reading.complain("W207", message, _nearest(key), (key,), on_key=True)
+        if row is None and key not in OURS_ALONE:
+            reading.report_unknown((key,), _nearest(key))
         elif row is not None and row.answer == "leaves out" and value not in _NOTHING:
-            reading.leave_out(key)
+            reading.leave_out((key,), row.text)
     if reading.flag(("dstack",)):
         reading.refuse(("dstack",), "is true", "gpuctl has no server that a run could ask")
 

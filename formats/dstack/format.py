@@ -7,7 +7,6 @@ from config.loading.formats import Format, Reading
 from config.loading.overrides import NO_SUBSTITUTIONS, Substitutions
 from config.mistakes import Mistake
 from config.yaml.marked_yaml import Document
-from formats.converted import document_with
 from formats.dstack.dstack_file import DstackFile
 from formats.dstack.dstack_keys import DSTACKS_ALONE, KEYS, TYPES, dstack_reference
 from formats.dstack.dstack_task import RETRY_FORMS, is_dstacks, task
@@ -41,10 +40,7 @@ def _read(document: Document, _: Substitutions) -> Reading:
         file.mistakes.append(Mistake("E229", message, TYPES[kind], ("type",)))
     else:
         data = task(file)
-    diagnostics = [document.locate(mistake) for mistake in file.mistakes]
-    if file.is_refused:
-        return Reading(None, diagnostics)
-    return Reading(document_with(data, document), diagnostics)
+    return file.reading(data)
 
 
 FORMAT = Format(

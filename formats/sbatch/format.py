@@ -4,7 +4,6 @@ from config.diagnostic import Diagnostic
 from config.loading.formats import Format, Reading
 from config.loading.overrides import Substitutions
 from config.yaml.marked_yaml import Document
-from formats.converted import document_with
 from formats.sbatch.batch_file import BatchFile, compose, values_of
 from formats.sbatch.batch_job import ARRAY_TASK, SUBMIT_DIR, job
 from formats.sbatch.options import options_reference
@@ -13,11 +12,9 @@ from formats.sbatch.options import options_reference
 def _read(document: Document, given: Substitutions) -> Reading:
     """Return the batch script as a run file."""
     file = BatchFile(document, given)
-    data = job(file)
-    diagnostics = [*_of_header(file), *map(document.locate, dict.fromkeys(file.mistakes))]
-    is_refused = any(diagnostic.severity == "error" for diagnostic in diagnostics)
-    whole = None if is_refused else document_with(data, document)
-    return Reading(whole, diagnostics, frozenset((ARRAY_TASK, SUBMIT_DIR)))
+    file.diagnostics += _of_header(file)
+    file.placeholders |= {ARRAY_TASK, SUBMIT_DIR}
+    return file.reading(job(file))
 
 
 def _of_header(file: BatchFile) -> list[Diagnostic]:

@@ -8,31 +8,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from config.generated_page import merged_rows
-
-Answer = Literal["does", "checks", "leaves out", "accounting", "refuses"]
-ANSWERS: Mapping[Answer, str] = {
-    "does": "gpuctl does what Slurm does",
-    "checks": "compared with the cluster, before anything runs",
-    "leaves out": "a line of the output (`W206`) says so; the run goes on without it",
-    "accounting": "matters to a shared cluster alone; one line (`W206`) names all of these",
-    "refuses": "an error (`E228`): without it the job would be another one",
-}
-"""The meaning of each answer."""
+from formats.key_table import Key, answer_lines, key_lines
 
 Value = Literal["", "=", "?"]
 """Whether an option takes no value, a value, or a value only behind `=`."""
 
 
 @dataclass(frozen=True)
-class Option:
-    """An option of sbatch. `text` is what gpuctl does, or why it does not."""
+class Option(Key):
+    """An option of sbatch."""
 
-    name: str
-    answer: Answer
-    text: str
     letter: str = ""
     value: Value = "="
+
+    @property
+    def cell(self) -> str:
+        """The option in a table."""
+        return f"`--{self.name}`{f' (`-{self.letter}`)' if self.letter else ''}"
 
 
 _WHOLE = "a run has the whole of its nodes"
@@ -200,26 +192,14 @@ ENVIRONMENT: Mapping[str, str] = {
 
 def options_reference() -> str:
     """Return the generated part of docs/look-up/sbatch-options.md: answers and options."""
-    rows = merged_rows(
-        (
-            f"`--{option.name}`{f' (`-{option.letter}`)' if option.letter else ''}",
-            f"*{option.answer}* | {option.text}",
-        )
-        for option in sorted(OPTIONS, key=lambda option: option.name)
-    )
+    options = sorted(OPTIONS, key=lambda option: option.name)
     return "\n".join(
         [
             "## Answers",
             "",
-            "| gpuctl | |",
-            "| --- | --- |",
-            *(f"| *{answer}* | {meaning} |" for answer, meaning in ANSWERS.items()),
-            "",
+            *answer_lines("Slurm", OPTIONS),
             "## Options",
             "",
-            "| option | gpuctl | how, or why not |",
-            "| --- | --- | --- |",
-            *rows,
-            "",
+            *key_lines(options, "option"),
         ]
     )

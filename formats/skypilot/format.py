@@ -3,7 +3,6 @@
 from config.loading.formats import Format, Reading
 from config.loading.overrides import NO_SUBSTITUTIONS, Substitutions
 from config.yaml.marked_yaml import Document
-from formats.converted import document_with
 from formats.skypilot.skypilot_file import SkyPilotFile
 from formats.skypilot.skypilot_keys import keys_reference
 from formats.skypilot.skypilot_task import task
@@ -26,11 +25,7 @@ def _is_skypilot(document: Document) -> bool:
 def _read(document: Document, _: Substitutions) -> Reading:
     """Return SkyPilot's task as a run file."""
     file = SkyPilotFile(document, NO_SUBSTITUTIONS)
-    data = task(file)
-    diagnostics = [document.locate(mistake) for mistake in file.mistakes]
-    if file.is_refused:
-        return Reading(None, diagnostics)
-    return Reading(document_with(data, document), diagnostics)
+    return file.reading(task(file))
 
 
 FORMAT = Format(

@@ -4,30 +4,7 @@ SkyPilot's schemas (sky/utils/schemas.py and docs/source/reference/yaml-spec.rst
 skypilot-org/skypilot, read 2026-11-28).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
-
-from config.generated_page import merged_rows
-
-Answer = Literal["does", "checks", "leaves out", "refuses"]
-ANSWERS: Mapping[Answer, str] = {
-    "does": "gpuctl does what SkyPilot does",
-    "checks": "compared with the cluster, before anything runs",
-    "leaves out": "a line of the output (`W206`) says so; the run goes on without it",
-    "refuses": "an error (`E228`): without it the job would be another one",
-}
-"""The meaning of each answer."""
-
-
-@dataclass(frozen=True)
-class Key:
-    """A key of SkyPilot's task. `text` is what gpuctl does, or why it does not."""
-
-    name: str
-    answer: Answer
-    text: str
-
+from formats.key_table import Key, answer_lines, key_lines
 
 _CLUSTER_FILE = "the cluster file has it"
 
@@ -92,22 +69,12 @@ def keys_reference() -> str:
         [
             "## Answers",
             "",
-            "| gpuctl | |",
-            "| --- | --- |",
-            *(f"| *{answer}* | {meaning} |" for answer, meaning in ANSWERS.items()),
-            "",
+            *answer_lines("SkyPilot", (*TASK_KEYS, *RESOURCE_KEYS)),
             "## A task",
             "",
-            *_table(TASK_KEYS),
-            "",
+            *key_lines(TASK_KEYS),
             "## `resources`",
             "",
-            *_table(RESOURCE_KEYS),
-            "",
+            *key_lines(RESOURCE_KEYS),
         ]
     )
-
-
-def _table(keys: tuple[Key, ...]) -> list[str]:
-    rows = merged_rows((f"`{key.name}`", f"*{key.answer}* | {key.text}") for key in keys)
-    return ["| key | gpuctl | how, or why not |", "| --- | --- | --- |", *rows]
