@@ -39,52 +39,6 @@ class Lifecycle(Protocol):
         """Record that the machine is off: as requested, by itself, or because of `failure`."""
 
 
-class Machines(Protocol):
-    """Machines, as the API uses them. No method waits for one."""
-
-    def launch(self, spec: MachineSpec, lifecycle: Lifecycle) -> None:
-        """Boot a machine; call `lifecycle` when it runs and when it has ended."""
-
-    def start(self, instance_id: str, lifecycle: Lifecycle) -> None:
-        """Boot a machine that has ended again, from its disk."""
-
-    def power_off(self, instance_id: str) -> None:
-        """Shut the machine down; call its lifecycle when it is off."""
-
-    def remove(self, instance_id: str) -> None:
-        """Remove everything of a machine that has ended."""
-
-    def console(self, instance_id: str) -> str:
-        """Return what the machine wrote to its console."""
-
-    def has_booted(self, instance_id: str) -> bool:
-        """Return whether the machine has booted far enough for its services to answer."""
-
-    def add_public_ip(self, instance_id: str, address: str) -> None:
-        """Add a public address to the machine as soon as it runs."""
-
-    def remove_public_ip(self, instance_id: str, address: str) -> None:
-        """Remove the public address from the machine."""
-
-    def add_vpc(self, cidr: str) -> None:
-        """Add the range; LabError when that is impossible."""
-
-    def remove_vpc(self, cidr: str) -> None:
-        """Remove the range."""
-
-    def add_subnet(self, cidr: str) -> None:
-        """Add the subnet's gateway; LabError when that is impossible."""
-
-    def remove_subnet(self, cidr: str) -> None:
-        """Remove the subnet's gateway."""
-
-    def add_file_system(self, file_system_id: str) -> None:
-        """Let machines mount the file system."""
-
-    def remove_file_system(self, file_system_id: str) -> None:
-        """Remove the file system and its files."""
-
-
 class NoMachines:
     """Instances without machines: they run and end at once. For tests of the API alone."""
 
@@ -254,6 +208,10 @@ class BootedMachines:
             list(pool.map(_kill, tuple(self._machines.values())))
             self._pool.shutdown(wait=True)
             list(pool.map(_wipe, tuple(self._machines.values())))
+
+
+Machines = NoMachines | BootedMachines
+"""Machines, as the API uses them. No method waits for one."""
 
 
 def _add_public_ip(machine: Machine, address: str) -> None:
