@@ -22,6 +22,7 @@ class Lab:
         """Name the lab; without a name it is the default one."""
         caller = caller_of({"lab": name or True, "watcher": watcher})
         self._chosen, self._watcher = caller.target, caller.watcher
+        self.name = self._chosen.chosen_lab.name
 
     def __enter__(self) -> "Lab":
         self.start()

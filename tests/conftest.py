@@ -54,7 +54,8 @@ SPREAD = {
     f"tests/{file}.py"
     for file in (
         *("e2e/test_interrupts", "e2e/test_machines"),
-        *("e2e/test_main_job", "e2e/test_network", "e2e/test_smoke", "e2e/test_software"),
+        *("e2e/test_main_job", "e2e/test_network", "e2e/test_pytest_plugin", "e2e/test_smoke"),
+        "e2e/test_software",
         *("e2e/test_spot", "e2e/test_storage", "e2e/test_two_labs", "lab/test_lifecycle"),
         *("infra/test_interrupts", "infra/test_network", "infra/test_stack", "infra/test_storage"),
         "leaks/test_leaks",
