@@ -80,6 +80,7 @@ class JobNotice:
         self.file = plan.file or str(folder / "notice.json")
         self._deadline = float("inf")  # of the most urgent notice
         self._is_given = False
+        self._writing = threading.Lock()
         self._commands: list[ProcessGroup] = []
         self._threads: list[threading.Thread] = []
 
@@ -93,14 +94,15 @@ class JobNotice:
     def give(self, notice: Message, environment: dict[str, str], log: Log | None) -> None:
         """Give the notice, in a thread, unless an earlier one was as urgent.
 
-        Without a log the job does not run yet: it will find the file.
+        A more urgent one that comes before the file is written takes its place. Without a log the
+        job does not run yet: it will find the file.
         """
         deadline = notice["deadline"] or float("inf")
         if self._is_given and deadline >= self._deadline:
             return
         self._is_given, self._deadline = True, deadline
         arguments = ({key: notice[key] for key in ("kind", "deadline", "node")}, environment, log)
-        thread = threading.Thread(target=self._give, args=arguments, daemon=True)
+        thread = threading.Thread(target=self._give, args=(deadline, *arguments), daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -116,12 +118,17 @@ class JobNotice:
         for thread in self._threads:
             thread.join(1.0)  # one that has left the group may keep its output open
 
-    def _give(self, notice: Message, environment: dict[str, str], log: Log | None) -> None:
+    def _give(
+        self, deadline: float, notice: Message, environment: dict[str, str], log: Log | None
+    ) -> None:
         plan = self._plan
-        try:
-            failure = self._bash(_WRITE, json.dumps(notice) + "\n", environment)
-        except (OSError, subprocess.SubprocessError) as error:
-            failure = str(error)
+        with self._writing:  # one after another: the last one that writes is the most urgent
+            if deadline > self._deadline:
+                return
+            try:
+                failure = self._bash(_WRITE, json.dumps(notice) + "\n", environment)
+            except (OSError, subprocess.SubprocessError) as error:
+                failure = str(error)
         if log is None:
             return
         if failure:

@@ -16,8 +16,10 @@ from subprocess import PIPE
 import pytest
 
 from engine.agent.head.supervisor import Supervisor
-from engine.agent.node.job_notice import FILE, ranks_with_handler
+from engine.agent.node.container import Host
+from engine.agent.node.job_notice import FILE, JobNotice, notice_order, ranks_with_handler
 from engine.contract.head_events import AttemptStarted, LeaseEnding
+from engine.contract.node_plan import NoticePlan
 from engine.contract.plan import LaunchPlan
 from engine.contract.verdict import Verdict
 from engine.contract.worker_events import NodeInterrupted, NoticeGiven
@@ -182,6 +184,40 @@ def test_a_job_hears_of_the_end_of_lifetime_and_capacity_block(
     assert (lease.at, block.notice, block.deadline) == (end, "capacity-block", end - 60)
     notice = {"kind": "capacity-block", "deadline": end - 60, "node": None}
     assert json.loads(cluster.output(0)) == notice
+
+
+SLOW_CAT = """#!/bin/bash
+for _ in {1..20}; do test -e "$NOTICE" && break; sleep 0.05; done
+exec /bin/cat
+"""
+"""A file system that takes a second to write, or until somebody else has written the notice."""
+
+
+@pytest.mark.parametrize(
+    ("deadlines", "last"),
+    [
+        ([600.0, 540.0], 540.0),
+        ([540.0, 600.0], 540.0),
+        ([None, 600.0, 540.0], 540.0),
+        ([600.0, 540.0, None], 540.0),
+        ([None, None], None),
+    ],
+)
+def test_the_file_has_the_most_urgent_of_notices_at_once(
+    tmp_path: Path, deadlines: list[float | None], last: float | None
+) -> None:
+    (tmp_path / "bin").mkdir()
+    slow = tmp_path / "bin" / "cat"
+    slow.write_text(SLOW_CAT)
+    slow.chmod(0o755)
+    notice = JobNotice(NoticePlan(), tmp_path, Host(), ())
+    paths = [f"{slow.parent}:{os.environ['PATH']}", *[os.environ["PATH"]] * 2]  # the first is slow
+    for deadline, path in zip(deadlines, paths, strict=False):
+        order = notice_order("stop", deadline, None)
+        notice.give(order, {"PATH": path, "NOTICE": notice.file}, None)
+    while notice.is_being_given:  # at most a second
+        time.sleep(0.05)
+    assert json.loads(Path(notice.file).read_text())["deadline"] == last
 
 
 @pytest.mark.parametrize(("grace", "saved"), [("1s", False), ("30s", True)])
