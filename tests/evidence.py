@@ -2,7 +2,8 @@
 
 Files of the test's own folders (runs' journals above all, logs of its sshds), the consoles of the
 machines and the daemon's log of this worker's labs, what the commands printed, and the errors of
-the API and the provider. Kept small: the end of each file.
+the API and the provider. Kept small: the end of each file. The message has the last events of the
+runs too: of a machine that is gone there is nothing else.
 
 `python -m tests.evidence LAB FOLDER` keeps the consoles and the log of one lab: `scripts/demo`.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.agent.journal.journal_file import JOURNAL
 from lab.places import Places, everywhere
 from tests.labs import WORKER
 from tests.processes import ERRORS
@@ -25,6 +27,10 @@ KEPT = 256 * 1024
 """Bytes of each file, its last ones."""
 
 MOST_FILES = 60
+JOURNALS = f"**/{Path(JOURNAL).stem}*"
+MOST_JOURNALS = 4
+LAST_EVENTS = 6
+OUTPUT = '"kind": "output"'
 LABS = Path(os.environ.get("GPUCTL_TEST_LABS", "/"))
 """The root folder of the machine with the labs."""
 
@@ -65,12 +71,13 @@ def _collect(item: pytest.Item, folder: Path) -> str:
             (folder / "errors.txt").write_bytes(last)
         for path, name in list(_sources(item))[:MOST_FILES]:
             _copy(path, folder / name)
+        last_events = list(_last_events(item))
     except OSError as error:
         return f"{folder} (not all of it: {error})"
     if not any(folder.iterdir()):
         folder.rmdir()
         return "none: no run, no machine, no command"
-    return str(folder)
+    return "\n".join([str(folder), *last_events])
 
 
 def _sources(item: pytest.Item) -> Iterator[tuple[Path, str]]:
@@ -78,12 +85,31 @@ def _sources(item: pytest.Item) -> Iterator[tuple[Path, str]]:
     for lab in everywhere(LABS):
         if lab.name.startswith("t-") and lab.name.endswith(f"-{WORKER}"):
             yield from _of_lab(lab)
-    given = getattr(item, "funcargs", {})
-    for home in filter(None, (given.get("tmp_path"), getattr(given.get("gpuctl"), "home", None))):
-        logs = Path(home).glob("sshd*/log")
-        for path in (*logs, *sorted(Path(home).glob("**/runs/**/*"), key=_age)):
+    for home in _homes(item):
+        logs, runs = home.glob("sshd*/log"), (*home.glob("**/runs/**/*"), *home.glob(JOURNALS))
+        for path in (*logs, *sorted(runs, key=_age)):
             if path.is_file():
                 yield path, str(path.relative_to(home))
+
+
+def _homes(item: pytest.Item) -> Iterator[Path]:
+    given = getattr(item, "funcargs", {})
+    folders = (
+        given.get("tmp_path"),
+        getattr(given.get("gpuctl"), "home", None),
+        getattr(given.get("cluster"), "folder", None),
+    )
+    yield from map(Path, filter(None, folders))
+
+
+def _last_events(item: pytest.Item) -> Iterator[str]:
+    """The last events of the newest runs, without output."""
+    for home in _homes(item):
+        journals = sorted(filter(Path.is_file, home.glob(JOURNALS)), key=_age)
+        for journal in journals[:MOST_JOURNALS]:
+            events = [line for line in journal.read_text().splitlines() if OUTPUT not in line]
+            yield f"{journal.relative_to(home)}:"
+            yield from (event[:400] for event in events[-LAST_EVENTS:])
 
 
 def _of_lab(lab: Places) -> Iterator[tuple[Path, str]]:
