@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Self, Unpack
 
 from config.duration import SIZE, byte_count
@@ -67,12 +66,7 @@ class Cluster:
         return self
 
     @api_call
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # The block, or a run with `on_stop: destroy`, may have removed it.
         if release.is_known(self._chosen, self.name):
             self.down()

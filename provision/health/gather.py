@@ -5,15 +5,18 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from config.errors import GpuctlError
-from nodes.answers import Completed
 from nodes.fanout import on_each
 from nodes.inventory import Node
 from provision.health.facts import CHECKS, NodeFacts, read
 from provision.health.judge import offset
 from provision.health.model import AllFacts, Expected
+
+if TYPE_CHECKING:
+    from nodes.kept_connections import KeptConnections
+    from nodes.ssh import Connections
 
 Form = Literal["full", "short", "deep"]
 
@@ -23,22 +26,8 @@ LIMIT_S: Mapping[Form, float] = {"full": 180.0, "short": 45.0, "deep": 4500.0}
 _DISKS = ("/", "/tmp", "/dev/shm")  # noqa: S108  only their free space is read
 
 
-class Runner(Protocol):
-    """Connections to nodes, kept or not."""
-
-    async def run(
-        self,
-        node: Node,
-        command: str,
-        *,
-        stdin: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109  the remote command is bounded, and named
-    ) -> Completed:
-        """Run the command on the node."""
-
-
 async def gather(
-    connections: Runner,
+    connections: "Connections | KeptConnections",
     nodes: Sequence[Node],
     expected: Expected,
     form: Form,
@@ -62,7 +51,9 @@ async def gather(
     return AllFacts(expected, answers, offsets)
 
 
-async def ask(connections: Runner, node: Node, text: str, form: Form) -> tuple[NodeFacts, float]:
+async def ask(
+    connections: "Connections | KeptConnections", node: Node, text: str, form: Form
+) -> tuple[NodeFacts, float]:
     """Return the node's facts, and by how many seconds its clock is off at least.
 
     `text` is the script of the form. Raises NodeError if the node does not answer.

@@ -4,8 +4,8 @@ The container isolates files and devices. Network, IPC, processes and control gr
 machine's. So a program only has to enter the container's mount namespace. In all other respects it
 is a child of the worker: in the worker's unit, with the worker's limits, and it gets signals.
 
-`Place` is the worker's interface. Every spawned process must be in the worker's unit (its cgroup),
-so that it ends with it.
+Both places have the same methods, and are thread-safe once they are prepared. Every spawned process
+must be in the worker's unit (its cgroup), so that it ends with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import shlex
 import stat
 import subprocess
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from engine.agent.node.login_environment import login_environment
 from engine.contract.node_plan import ImagePlan
@@ -86,7 +86,8 @@ class Container:
     def prepare(self) -> None:
         """Start the container, which ends with this process at the latest.
 
-        The image must be on this machine. Raises OSError with the runtime's reason on failure.
+        Called once, before the node is reported as prepared. The image must be on this machine.
+        Raises OSError with one line for the user on failure.
         """
         self._pipe.unlink(missing_ok=True)
         os.mkfifo(self._pipe, 0o600)
@@ -105,7 +106,8 @@ class Container:
     def environment(self) -> dict[str, str]:
         """Return the image's environment, with variables that point launchers to gpuctl's agent.
 
-        It is not from a login shell: Debian's /etc/profile would override the image's PATH.
+        The run's variables override it. It is not from a login shell: Debian's /etc/profile would
+        override the image's PATH.
         """
         agent = str(self._folder / "bin" / "ssh")
         return {
@@ -121,7 +123,15 @@ class Container:
     def spawn(
         self, argv: list[str], environment: dict[str, str], **streams: Any
     ) -> subprocess.Popen[bytes]:
-        """Start the program as a child of the worker, with the container's files and devices."""
+        """Start the program in a new session, with the container's files; return its process.
+
+        It starts in the folder GPUCTL_WORKDIR of `environment`, by default in its HOME.
+        The program gets exactly `environment`, which never appears in process arguments or on a
+        disk. `streams` are Popen's stdin, stdout and stderr: None, DEVNULL, PIPE or descriptors;
+        they reach the program itself. The process ends with the program's status. Its `pid` is a
+        process group on this machine: a signal to the group reaches the program and its children.
+        Raises OSError if the program cannot be started.
+        """
         given = os.memfd_create("environment")
         try:
             with os.fdopen(given, "wb", closefd=False) as file:
@@ -140,7 +150,7 @@ class Container:
             os.close(given)
 
     def end(self) -> None:
-        """Remove the container with its files; keep the image."""
+        """Remove the container with its files, also if it is not prepared; keep the image."""
         if self._descriptors:
             # If this fails, the container still ends once the pipe is closed.
             with contextlib.suppress(OSError):
@@ -236,35 +246,6 @@ def _describes_gpus(folder: Path) -> bool:
     return False
 
 
-class Place(Protocol):
-    """A place for processes: the machine, or a container. Thread-safe once it is prepared."""
-
-    def prepare(self) -> None:
-        """Prepare the place for `spawn`. Raises OSError with one line for the user on failure.
-
-        Called once, before the node is reported as prepared.
-        """
-
-    def environment(self) -> dict[str, str]:
-        """Return the environment of a login, with PATH and HOME; the run's overrides it."""
-
-    def spawn(
-        self, argv: list[str], environment: dict[str, str], **streams: Any
-    ) -> subprocess.Popen[bytes]:
-        """Start the program in a new session and return its process.
-
-        It starts in the folder GPUCTL_WORKDIR of `environment`, by default in its HOME.
-        The program gets exactly `environment`, which never appears in process arguments or on a
-        disk. `streams` are Popen's stdin, stdout and stderr: None, DEVNULL, PIPE or descriptors;
-        they reach the program itself. The process ends with the program's status. Its `pid` is a
-        process group on this machine: a signal to the group reaches the program and its children.
-        Raises OSError if the program cannot be started.
-        """
-
-    def end(self) -> None:
-        """Remove the place and end its processes; called once, also if it is not prepared."""
-
-
 class Host:
     """The machine itself. It needs no preparation; the unit ends its processes."""
 
@@ -278,7 +259,7 @@ class Host:
     def spawn(
         self, argv: list[str], environment: dict[str, str], **streams: Any
     ) -> subprocess.Popen[bytes]:
-        """Start the program as a child of the worker."""
+        """Start the program as a child of the worker, see Container."""
         return subprocess.Popen(
             argv,
             env=environment,

@@ -23,7 +23,7 @@ from pathlib import Path
 from engine.agent.link.event_stream import Message
 from engine.agent.link.listener import Listener
 from engine.agent.link.ssh_multiplexing import ssh_to
-from engine.agent.node.container import Place
+from engine.agent.node.container import Container, Host
 from engine.agent.node.exec_client import FAILED, SOCKET
 from engine.agent.node.process_group import ProcessGroup
 
@@ -41,7 +41,7 @@ class Entrance:
     def __init__(
         self,
         folder: Path,
-        place: Place,
+        place: Container | Host,
         hosts: str,
         rank: int,
         grace_s: float,

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from engine.agent.journal.redaction import Redaction
 from engine.agent.link.event_stream import Message
-from engine.agent.node.container import Place
+from engine.agent.node.container import Container, Host
 from engine.agent.node.job_processes import RANK_VARIABLES, JobProcess, job_processes
 from engine.agent.node.output import Log, pump
 from engine.agent.node.process_group import ProcessGroup
@@ -73,7 +73,7 @@ class JobNotice:
         self,
         plan: NoticePlan,
         folder: Path,
-        place: Place,
+        place: Container | Host,
         hidden: tuple[str, ...],
     ) -> None:
         self._plan, self._place, self._hidden = plan, place, hidden

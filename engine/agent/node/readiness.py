@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.agent.link.event_stream import EventStream
-from engine.agent.node.container import Place
+from engine.agent.node.container import Container, Host
 from engine.contract.node_plan import ReadyPlan
 from engine.contract.worker_events import NodeNotReady, NodeReady, RankStarted
 
@@ -32,7 +32,7 @@ class Probe:
         self,
         ready: ReadyPlan,
         rank: int,
-        place: Place,
+        place: Container | Host,
         environment: dict[str, str],
         is_running: Callable[[], bool],
     ) -> None:

@@ -27,7 +27,7 @@ from engine.agent.link.heartbeat import HeartbeatClient
 from engine.agent.metrics.sampler import Sampler
 from engine.agent.node import nccl_json_files
 from engine.agent.node.bash_entries import first_fault
-from engine.agent.node.container import Container, Host, Place
+from engine.agent.node.container import Container, Host
 from engine.agent.node.examination import Examination, start_folder
 from engine.agent.node.exec_server import Entrance
 from engine.agent.node.job_notice import FILE, JobNotice, order_of
@@ -104,7 +104,7 @@ class Worker:
         self._node = order.node
         rank = self._node.rank
         image = order.image
-        self._place: Place = Container(image, folder, rank) if image else Host()
+        self._place = Container(image, folder, rank) if image else Host()
         self._entrance = Entrance(folder, self._place, order.hosts, rank, order.grace_s)
         self._ranks = Ranks(folder, rank, report)
         self._sampler = Sampler(folder, report)

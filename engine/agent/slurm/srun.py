@@ -19,19 +19,8 @@ import time
 from pathlib import Path
 from typing import IO, Any
 
-from engine.agent.slurm.frames import (
-    END_OF_INPUT,
-    EVERY,
-    EXITED,
-    FAULT,
-    INPUT,
-    SIGNAL,
-    SPEC,
-    STDERR,
-    STDOUT,
-    FrameWriter,
-    read_frame,
-)
+from engine.agent.slurm import frames
+from engine.agent.slurm.frames import FrameWriter, read_frame
 from engine.agent.slurm.layout import (
     Choice,
     Job,
@@ -132,7 +121,7 @@ class Step:
             with self._changed:
                 self._writers[node] = writer
                 self._node_of.update(dict.fromkeys(tasks[place], node))
-            writer.send(SPEC, 0, json.dumps(spec).encode())
+            writer.send(frames.SPEC, 0, json.dumps(spec).encode())
             reader = threading.Thread(target=self._read, args=(process, tasks[place]), daemon=True)
             reader.start()
             readers.append(reader)
@@ -276,11 +265,11 @@ class Step:
             frame = read_frame(process.stdout.fileno())
             if frame is None:
                 break
-            if frame.kind in (STDOUT, STDERR):
+            if frame.kind in (frames.STDOUT, frames.STDERR):
                 self._show(frame.task, frame.kind, frame.data)
-            elif frame.kind == FAULT:
+            elif frame.kind == frames.FAULT:
                 _error(f"task {frame.task}: {frame.data.decode(errors='replace')}")
-            elif frame.kind == EXITED:
+            elif frame.kind == frames.EXITED:
                 self._note_end(frame.task, int(frame.data))
         for number in numbers:
             with self._changed:
@@ -292,7 +281,7 @@ class Step:
     def _show(self, task: int, kind: bytes, data: bytes) -> None:
         """Write a task's lines to this process's output or to a file, with labels if need be."""
         name = "output"
-        if kind == STDERR and self._options.has("error"):
+        if kind == frames.STDERR and self._options.has("error"):
             name = "error"
         mode = self._options.text(name)
         if mode == "none" or (mode.isdecimal() and int(mode) != task):
@@ -303,7 +292,7 @@ class Step:
             data += b"" if data.endswith(b"\n") else b"\n"
         with self._changed:
             if mode in ("", "all") or mode.isdecimal():
-                stream = sys.stderr.buffer if kind == STDERR else sys.stdout.buffer
+                stream = sys.stderr.buffer if kind == frames.STDERR else sys.stdout.buffer
             else:
                 stream = self._file(mode, task)
             with contextlib.suppress(BrokenPipeError):  # nobody reads any more, as in `| head`
@@ -364,7 +353,7 @@ class Step:
 
     def _signal(self, number: int) -> None:
         for writer in list(self._writers.values()):
-            writer.send(SIGNAL, EVERY, str(int(number)).encode())
+            writer.send(frames.SIGNAL, frames.EVERY, str(int(number)).encode())
 
     def _pass_on(self, number: int, _: object) -> None:
         """Pass a signal on to the tasks, in a thread: a handler must not wait for a lock."""
@@ -376,7 +365,7 @@ class Step:
 
     def _send_input(self) -> None:
         """Send stdin, or the file of `--input`, to all tasks or to one; close it at its end."""
-        mode, task = self._options.text("input"), EVERY
+        mode, task = self._options.text("input"), frames.EVERY
         descriptor = 0
         try:
             if mode == "none":
@@ -387,11 +376,11 @@ class Step:
                 path = Path(self._folder()) / file_name(mode, environment_values(os.environ))
                 descriptor = os.open(path, os.O_RDONLY)
             while data := os.read(descriptor, 65536):
-                self._feed(INPUT, task, data)
+                self._feed(frames.INPUT, task, data)
         except OSError as error:
             if mode:
                 _error(f"--input={mode}: {error.strerror}")
-        self._feed(END_OF_INPUT, EVERY)
+        self._feed(frames.END_OF_INPUT, frames.EVERY)
 
     def _feed(self, kind: bytes, task: int, data: bytes = b"") -> None:
         for writer in list(self._writers.values()):

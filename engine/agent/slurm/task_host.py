@@ -11,20 +11,8 @@ import subprocess
 import threading
 from typing import Any
 
-from engine.agent.slurm.frames import (
-    END_OF_INPUT,
-    EVERY,
-    EXITED,
-    FAULT,
-    INPUT,
-    SIGNAL,
-    SPEC,
-    STDERR,
-    STDOUT,
-    Frame,
-    FrameWriter,
-    read_frame,
-)
+from engine.agent.slurm import frames
+from engine.agent.slurm.frames import Frame, FrameWriter, read_frame
 
 _CHUNK = 65536
 _TASK = 'SLURM_TASK_PID=$$; export SLURM_TASK_PID; exec "$@"'
@@ -37,7 +25,7 @@ _KILL_S = 30.0  # KillWait of slurm.conf(5)
 def step(_: list[str]) -> int:
     """Run the tasks that the first frame on stdin describes; return 0."""
     frame = read_frame(0)
-    if frame is None or frame.kind != SPEC:
+    if frame is None or frame.kind != frames.SPEC:
         return 1
     host = TaskHost(json.loads(frame.data), FrameWriter(os.dup(1)))
     os.dup2(2, 1)
@@ -74,12 +62,12 @@ class TaskHost:
             waiter.join()
         self.signal(signal.SIGKILL)
 
-    def signal(self, number: int, task: int = EVERY) -> None:
+    def signal(self, number: int, task: int = frames.EVERY) -> None:
         """Send the signal to the process groups of the tasks."""
         with self._lock:
             processes = dict(self._processes)
         for own, process in processes.items():
-            if task in (EVERY, own):
+            if task in (frames.EVERY, own):
                 with contextlib.suppress(OSError):  # the task has ended
                     os.killpg(process.pid, number)
 
@@ -103,8 +91,8 @@ class TaskHost:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            self._writer.send(FAULT, number, f"{error}".encode())
-            self._writer.send(EXITED, number, b"127")
+            self._writer.send(frames.FAULT, number, f"{error}".encode())
+            self._writer.send(frames.EXITED, number, b"127")
             return None
         with self._lock:
             self._processes[number] = process
@@ -117,14 +105,14 @@ class TaskHost:
         assert process.stderr is not None
         pumps = [
             threading.Thread(target=self._pump, args=(number, kind, stream.fileno()), daemon=True)
-            for kind, stream in ((STDOUT, process.stdout), (STDERR, process.stderr))
+            for kind, stream in ((frames.STDOUT, process.stdout), (frames.STDERR, process.stderr))
         ]
         for pump in pumps:
             pump.start()
         status = process.wait()
         for pump in pumps:
             pump.join(_DRAIN_S)
-        self._writer.send(EXITED, number, str(status).encode())
+        self._writer.send(frames.EXITED, number, str(status).encode())
 
     def _pump(self, number: int, kind: bytes, descriptor: int) -> None:
         """Send whole lines, parts of a longer one, and at the end what has no line end."""
@@ -151,9 +139,9 @@ class TaskHost:
             frame = read_frame(0)
             if frame is None:
                 break
-            if frame.kind == SIGNAL:
+            if frame.kind == frames.SIGNAL:
                 self.signal(int(frame.data), frame.task)
-            elif frame.kind in (INPUT, END_OF_INPUT):
+            elif frame.kind in (frames.INPUT, frames.END_OF_INPUT):
                 self._inputs.put(frame)
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)
@@ -168,11 +156,11 @@ class TaskHost:
             with self._lock:
                 processes = dict(self._processes)
             for number, process in processes.items():
-                if frame.task in (EVERY, number) and process.stdin is not None:
+                if frame.task in (frames.EVERY, number) and process.stdin is not None:
                     with contextlib.suppress(OSError, ValueError):  # it has closed its stdin
                         process.stdin.write(frame.data)
                         process.stdin.flush()
-                        if frame.kind == END_OF_INPUT:
+                        if frame.kind == frames.END_OF_INPUT:
                             process.stdin.close()
 
 
