@@ -11,7 +11,6 @@ from botocore.exceptions import ClientError
 from lab.provider.resource import (
     IAM_PROPAGATION_S,
     Resource,
-    first,
     is_new_profile,
     tag_specifications,
     tags_of,
@@ -27,6 +26,8 @@ class PlacementGroup(Resource):
 
     token = "aws:ec2/placementGroup:PlacementGroup"  # noqa: S105 Pulumi's word for a type's name
     title = "EC2 Placement Group"
+    lookup = ("describe_placement_groups", "GroupNames", "PlacementGroups")
+    ended = ("deleting", "deleted")
     removal = ("delete_placement_group", "GroupName")
     required = frozenset({"name", "strategy"})
     replacing = frozenset({"name", "strategy"})
@@ -51,19 +52,13 @@ class PlacementGroup(Resource):
         )
         return str(inputs["name"])
 
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
+    def properties(self, actual: Any, state: Properties) -> Properties:
         """Return the group's strategy, id and tags."""
-        group = first(
-            lambda: self.ec2.describe_placement_groups(GroupNames=[resource_id])["PlacementGroups"]
-        )
-        if group is None or group.get("State") in ("deleting", "deleted"):
-            return None
         return {
-            **state,
-            "name": group["GroupName"],
-            "strategy": group["Strategy"],
-            "placementGroupId": group.get("GroupId"),
-            "tags": tags_of(group),
+            "name": actual["GroupName"],
+            "strategy": actual["Strategy"],
+            "placementGroupId": actual.get("GroupId"),
+            "tags": tags_of(actual),
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
@@ -80,6 +75,7 @@ class Instance(Resource):
 
     token = "aws:ec2/instance:Instance"  # noqa: S105
     title = "EC2 Instance"
+    lookup = ("describe_instances", "InstanceIds", "Reservations")
     replacing = frozenset(
         {
             "ami",
@@ -153,7 +149,7 @@ class Instance(Resource):
 
     def is_known(self, resource_id: str, inputs: Properties) -> bool:
         """Return whether EC2 knows the instance, also one that ended at once."""
-        return self._describe(resource_id) is not None
+        return self.describe(resource_id) is not None
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
         """Wait until the instance runs; set its behaviour at shutdown once more.
@@ -168,7 +164,7 @@ class Instance(Resource):
 
     def read(self, resource_id: str, state: Properties) -> Properties | None:
         """Return the instance's properties; None also while it is shutting down."""
-        instance = self._describe(resource_id)
+        instance = self.describe(resource_id)
         if instance is None or instance["State"]["Name"] in ("shutting-down", "terminated"):
             return None
         actual: dict[str, Any] = {
@@ -255,17 +251,16 @@ class Instance(Resource):
         except ClientError as error:
             raise RuntimeError(f"cancelling EC2 Spot Fleet Request ({request}): {error}") from error
 
-    def _describe(self, resource_id: str) -> Any | None:
-        reservation = first(
-            lambda: self.ec2.describe_instances(InstanceIds=[resource_id])["Reservations"]
-        )
+    def describe(self, resource_id: str) -> Any | None:
+        """Return EC2's description of the instance."""
+        reservation = super().describe(resource_id)
         return None if reservation is None else reservation["Instances"][0]
 
     def _wait_for(self, resource_id: str, target: str) -> None:
         """Wait until the instance is in the state; RuntimeError if it terminates instead."""
 
         def reached() -> bool:
-            instance = self._describe(resource_id)
+            instance = self.describe(resource_id)
             state = "terminated" if instance is None else str(instance["State"]["Name"])
             if state == "terminated" and target != "terminated":
                 reason = ((instance or {}).get("StateReason") or {}).get("Message", "")
@@ -303,7 +298,7 @@ class Instance(Resource):
         return {key: tag for volume in volumes for key, tag in tags_of(volume).items()}
 
     def _retag_volumes(self, resource_id: str, state: Properties, inputs: Properties) -> None:
-        instance = self._describe(resource_id) or {}
+        instance = self.describe(resource_id) or {}
         for mapping in instance.get("BlockDeviceMappings", []):
             old, new = ({"tags": which.get("volumeTags")} for which in (state, inputs))
             self.retag(mapping["Ebs"]["VolumeId"], old, new)

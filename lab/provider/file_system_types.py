@@ -1,21 +1,45 @@
 """Shared file systems: EFS with its mount targets, and FSx for Lustre."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from lab.provider.resource import Resource, aws_tags, first, tags_of, wait
 from lab.provider.values import Properties
 
 
-class FileSystem(Resource):
+class _Storage(Resource):
+    """A resource that takes a while to be available, and to be deleted."""
+
+    noun: ClassVar[str]
+    """What it is called while one waits for it."""
+    lifecycle: ClassVar[str] = "LifeCycleState"
+    """The name of its state in its description."""
+
+    def complete(self, resource_id: str, inputs: Properties) -> None:
+        """Wait until it is available."""
+
+        def is_available() -> bool:
+            state = (self.describe(resource_id) or {}).get(self.lifecycle, "")
+            return str(state).lower() == "available"
+
+        wait(is_available, f"{self.noun} {resource_id}")
+
+    def delete(self, resource_id: str, state: Properties) -> None:
+        """Delete it, a file system without a final backup, and wait until it is deleted."""
+        super().delete(resource_id, state)
+        wait(lambda: self.describe(resource_id) is None, f"deletion of {resource_id}")
+
+
+class FileSystem(_Storage):
     """`aws.efs.FileSystem`."""
 
     token = "aws:efs/fileSystem:FileSystem"  # noqa: S105 Pulumi's word for a type's name
     title = "EFS (Elastic File) File System"
+    noun = "EFS file system"
+    removal = ("delete_file_system", "FileSystemId")
     service = "efs"
     replacing = frozenset({"creationToken", "encrypted"})
     updating = frozenset({"throughputMode", "tags"})
     computed = frozenset({"arn", "dnsName", "ownerId"})
-    aws: Any
 
     def create(self, inputs: Properties) -> str:
         """Create the file system; return its id."""
@@ -27,21 +51,13 @@ class FileSystem(Resource):
         )
         return str(made["FileSystemId"])
 
-    def complete(self, resource_id: str, inputs: Properties) -> None:
-        """Wait until it is available."""
-        wait(lambda: self._state(resource_id) == "available", f"EFS file system {resource_id}")
-
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """Return EFS's description of the file system."""
-        actual = self._describe(resource_id)
-        if actual is None:
-            return None
+    def properties(self, actual: Any, state: Properties) -> Properties:
+        """Return what EFS says of the file system."""
         region = self.aws.meta.region_name
         return {
-            **state,
             "arn": actual["FileSystemArn"],
             "creationToken": actual["CreationToken"],
-            "dnsName": f"{resource_id}.efs.{region}.amazonaws.com",
+            "dnsName": f"{actual['FileSystemId']}.efs.{region}.amazonaws.com",
             "encrypted": actual["Encrypted"],
             "ownerId": actual["OwnerId"],
             "throughputMode": actual["ThroughputMode"],
@@ -60,31 +76,24 @@ class FileSystem(Resource):
         if new != old:
             self.aws.tag_resource(ResourceId=resource_id, Tags=aws_tags(new))
 
-    def delete(self, resource_id: str, state: Properties) -> None:
-        """Delete the file system, and wait until it is deleted."""
-        self.aws.delete_file_system(FileSystemId=resource_id)
-        wait(lambda: self._describe(resource_id) is None, f"deletion of {resource_id}")
-
-    def _state(self, resource_id: str) -> Any:
-        return (self._describe(resource_id) or {}).get("LifeCycleState")
-
-    def _describe(self, resource_id: str) -> Any | None:
-        return first(
-            lambda: self.aws.describe_file_systems(FileSystemId=resource_id)["FileSystems"]
-        )
+    def describe(self, resource_id: str) -> Any | None:
+        """Return EFS's description of the file system."""
+        describe = self.aws.describe_file_systems
+        return first(lambda: describe(FileSystemId=resource_id)["FileSystems"])
 
 
-class MountTarget(Resource):
+class MountTarget(_Storage):
     """`aws.efs.MountTarget`: a file system's interface in a subnet. It has no tags on AWS."""
 
     token = "aws:efs/mountTarget:MountTarget"  # noqa: S105
     title = "EFS (Elastic File) Mount Target"
+    noun = "EFS mount target"
+    removal = ("delete_mount_target", "MountTargetId")
     service = "efs"
     required = frozenset({"fileSystemId", "subnetId"})
     replacing = frozenset({"fileSystemId", "subnetId"})
     updating = frozenset({"securityGroups"})
     computed = frozenset({"ipAddress", "networkInterfaceId", "mountTargetDnsName"})
-    aws: Any
 
     def create(self, inputs: Properties) -> str:
         """Create the mount target; return its id."""
@@ -95,18 +104,11 @@ class MountTarget(Resource):
         )
         return str(made["MountTargetId"])
 
-    def complete(self, resource_id: str, inputs: Properties) -> None:
-        """Wait until it is available."""
-        wait(lambda: self._state(resource_id) == "available", f"EFS mount target {resource_id}")
-
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
+    def properties(self, actual: Any, state: Properties) -> Properties:
         """Return its subnet, addresses and security groups."""
-        actual = self._describe(resource_id)
-        if actual is None:
-            return None
-        groups = self.aws.describe_mount_target_security_groups(MountTargetId=resource_id)
+        describe_groups = self.aws.describe_mount_target_security_groups
+        groups = describe_groups(MountTargetId=actual["MountTargetId"])
         return {
-            **state,
             "fileSystemId": actual["FileSystemId"],
             "subnetId": actual["SubnetId"],
             "securityGroups": sorted(groups["SecurityGroups"]),
@@ -120,21 +122,13 @@ class MountTarget(Resource):
             MountTargetId=resource_id, SecurityGroups=inputs["securityGroups"]
         )
 
-    def delete(self, resource_id: str, state: Properties) -> None:
-        """Delete the mount target, and wait until it is deleted."""
-        self.aws.delete_mount_target(MountTargetId=resource_id)
-        wait(lambda: self._describe(resource_id) is None, f"deletion of {resource_id}")
-
-    def _state(self, resource_id: str) -> Any:
-        return (self._describe(resource_id) or {}).get("LifeCycleState")
-
-    def _describe(self, resource_id: str) -> Any | None:
-        return first(
-            lambda: self.aws.describe_mount_targets(MountTargetId=resource_id)["MountTargets"]
-        )
+    def describe(self, resource_id: str) -> Any | None:
+        """Return EFS's description of the mount target."""
+        describe = self.aws.describe_mount_targets
+        return first(lambda: describe(MountTargetId=resource_id)["MountTargets"])
 
 
-class LustreFileSystem(Resource):
+class LustreFileSystem(_Storage):
     """`aws.fsx.LustreFileSystem`. The lab can change only its tags in place.
 
     A change of its size or speed would take AWS hours, so the program asks for a replacement.
@@ -142,6 +136,9 @@ class LustreFileSystem(Resource):
 
     token = "aws:fsx/lustreFileSystem:LustreFileSystem"  # noqa: S105
     title = "FSx for Lustre File System"
+    noun, lifecycle = "FSx file system", "Lifecycle"
+    lookup = ("describe_file_systems", "FileSystemIds", "FileSystems")
+    removal = ("delete_file_system", "FileSystemId")
     service = "fsx"
     required = frozenset({"subnetIds"})
     replacing = (
@@ -149,7 +146,6 @@ class LustreFileSystem(Resource):
     )
     updating = frozenset({"perUnitStorageThroughput", "storageCapacity", "tags"})
     computed = frozenset({"arn", "dnsName", "mountName", "ownerId", "networkInterfaceIds"})
-    aws: Any
 
     def create(self, inputs: Properties) -> str:
         """Create the file system; return its id."""
@@ -167,18 +163,10 @@ class LustreFileSystem(Resource):
         )
         return str(made["FileSystem"]["FileSystemId"])
 
-    def complete(self, resource_id: str, inputs: Properties) -> None:
-        """Wait until it is available."""
-        wait(lambda: self._state(resource_id) == "AVAILABLE", f"FSx file system {resource_id}")
-
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """Return FSx's description of the file system, which contains no security groups."""
-        actual = self._describe(resource_id)
-        if actual is None:
-            return None
+    def properties(self, actual: Any, state: Properties) -> Properties:
+        """Return what FSx says of the file system, which contains no security groups."""
         lustre = actual["LustreConfiguration"]
         return {
-            **state,
             "arn": actual["ResourceARN"],
             "deploymentType": lustre["DeploymentType"],
             "dnsName": actual["DNSName"],
@@ -199,16 +187,3 @@ class LustreFileSystem(Resource):
         if gone := sorted(set(old) - set(new)):
             self.aws.untag_resource(ResourceARN=arn, TagKeys=gone)
         self.aws.tag_resource(ResourceARN=arn, Tags=aws_tags(new))
-
-    def delete(self, resource_id: str, state: Properties) -> None:
-        """Delete the file system without a final backup, and wait until it is deleted."""
-        self.aws.delete_file_system(FileSystemId=resource_id)
-        wait(lambda: self._describe(resource_id) is None, f"deletion of {resource_id}")
-
-    def _state(self, resource_id: str) -> Any:
-        return (self._describe(resource_id) or {}).get("Lifecycle")
-
-    def _describe(self, resource_id: str) -> Any | None:
-        return first(
-            lambda: self.aws.describe_file_systems(FileSystemIds=[resource_id])["FileSystems"]
-        )

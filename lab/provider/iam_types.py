@@ -18,7 +18,6 @@ class Role(Resource):
     replacing = frozenset({"name", "path"})
     updating = frozenset({"assumeRolePolicy", "description", "permissionsBoundary", "tags"})
     computed = frozenset({"arn", "uniqueId"})
-    aws: Any
 
     def create(self, inputs: Properties) -> str:
         """Create the role; its id is its name."""
@@ -33,14 +32,14 @@ class Role(Resource):
         )
         return str(inputs["name"])
 
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """Return IAM's description of the role; an equal policy keeps the text of `state`."""
-        actual = first(lambda: [self.aws.get_role(RoleName=resource_id)["Role"]])
-        if actual is None:
-            return None
+    def describe(self, resource_id: str) -> Any | None:
+        """Return IAM's description of the role."""
+        return first(lambda: [self.aws.get_role(RoleName=resource_id)["Role"]])
+
+    def properties(self, actual: Any, state: Properties) -> Properties:
+        """Return what IAM says of the role; an equal policy keeps the text of `state`."""
         policy, known = actual["AssumeRolePolicyDocument"], state.get("assumeRolePolicy", "null")
         return {
-            **state,
             "arn": actual["Arn"],
             "assumeRolePolicy": known if json.loads(known) == policy else json.dumps(policy),
             "description": actual.get("Description", ""),
@@ -82,18 +81,16 @@ class RolePolicy(Resource):
     required = frozenset({"policy", "role"})
     replacing = frozenset({"name", "role"})
     updating = frozenset({"policy"})
-    aws: Any
 
     def create(self, inputs: Properties) -> str:
         """Add the policy to the role."""
         self._put(inputs)
         return f"{inputs['role']}:{inputs['name']}"
 
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
-        """Return `state`, with its text of the policy; None if the role lacks the policy."""
+    def describe(self, resource_id: str) -> Any | None:
+        """Return the policy, whose text stays that of the state; None if the role lacks it."""
         role, _, name = resource_id.partition(":")
-        actual = first(lambda: [self.aws.get_role_policy(RoleName=role, PolicyName=name)])
-        return None if actual is None else state
+        return first(lambda: [self.aws.get_role_policy(RoleName=role, PolicyName=name)])
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
         """Replace the policy's text."""
@@ -118,7 +115,6 @@ class InstanceProfile(Resource):
     replacing = frozenset({"name", "path"})
     updating = frozenset({"role", "tags"})
     computed = frozenset({"arn", "uniqueId"})
-    aws: Any
 
     def create(self, inputs: Properties) -> str:
         """Create the profile without a role; its id is its name."""
@@ -134,18 +130,15 @@ class InstanceProfile(Resource):
         if role := inputs.get("role"):
             self.aws.add_role_to_instance_profile(InstanceProfileName=resource_id, RoleName=role)
 
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
+    def describe(self, resource_id: str) -> Any | None:
         """Return IAM's description of the profile."""
-        actual = first(
-            lambda: [
-                self.aws.get_instance_profile(InstanceProfileName=resource_id)["InstanceProfile"]
-            ]
-        )
-        if actual is None:
-            return None
+        get = self.aws.get_instance_profile
+        return first(lambda: [get(InstanceProfileName=resource_id)["InstanceProfile"]])
+
+    def properties(self, actual: Any, state: Properties) -> Properties:
+        """Return the profile's name and role."""
         roles = [role["RoleName"] for role in actual["Roles"]]
         return {
-            **state,
             "arn": actual["Arn"],
             "name": actual["InstanceProfileName"],
             "path": actual["Path"],

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lab.provider.resource import Resource, aws_tags, first, tag_specifications, tags_of
+from lab.provider.resource import Resource, aws_tags, tag_specifications, tags_of
 from lab.provider.values import Properties
 
 _DATA = {
@@ -33,6 +33,7 @@ class LaunchTemplate(Resource):
 
     token = "aws:ec2/launchTemplate:LaunchTemplate"  # noqa: S105 Pulumi's word for a type's name
     title = "EC2 Launch Template"
+    lookup = ("describe_launch_templates", "LaunchTemplateIds", "LaunchTemplates")
     removal = ("delete_launch_template", "LaunchTemplateId")
     required = frozenset({"name"})
     replacing = frozenset({"name"})
@@ -49,32 +50,24 @@ class LaunchTemplate(Resource):
         )
         return made["LaunchTemplate"]["LaunchTemplateId"]
 
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
+    def properties(self, actual: Any, state: Properties) -> Properties:
         """Return the latest version's data; equal data keep the form that they have in `state`."""
-        template = first(
-            lambda: self.ec2.describe_launch_templates(LaunchTemplateIds=[resource_id])[
-                "LaunchTemplates"
-            ]
-        )
-        if template is None:
-            return None
         versions = self.ec2.describe_launch_template_versions(
-            LaunchTemplateId=resource_id, Versions=["$Latest"]
+            LaunchTemplateId=actual["LaunchTemplateId"], Versions=["$Latest"]
         )
-        actual: Any = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+        data: Any = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
         known = template_data(state)
         drifted = {
-            name: _from_aws(actual.get(key))
+            name: _from_aws(data.get(key))
             for name, key in _DATA.items()
-            if actual.get(key) != known.get(key)
+            if data.get(key) != known.get(key)
         }
         return {
-            **state,
             **drifted,
-            "name": template["LaunchTemplateName"],
-            "latestVersion": template["LatestVersionNumber"],
-            "defaultVersion": template["DefaultVersionNumber"],
-            "tags": tags_of(template),
+            "name": actual["LaunchTemplateName"],
+            "latestVersion": actual["LatestVersionNumber"],
+            "defaultVersion": actual["DefaultVersionNumber"],
+            "tags": tags_of(actual),
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:

@@ -70,6 +70,10 @@ class Resource(ABC):
 
     Observed with `userData` of an instance, which came from its launch template
     (https://github.com/pulumi/pulumi-aws/issues/3449, 2026-11-26)."""
+    lookup: ClassVar[tuple[str, str, str]] = ("", "", "")
+    """The request that describes resources, its parameter for ids, and the list in its answer."""
+    ended: ClassVar[tuple[str, ...]] = ()
+    """The states of a resource that is gone although AWS still describes it."""
     removal: ClassVar[tuple[str, str]] = ("", "")
     """The request that deletes a resource, and its parameter for the id; see `delete`."""
     in_use_s: ClassVar[float] = 0.0
@@ -102,9 +106,22 @@ class Resource(ABC):
     def complete(self, resource_id: str, inputs: Properties) -> None:  # noqa: B027 most need nothing
         """Set the rest of the inputs on a new resource, and wait until it is ready."""
 
-    @abstractmethod
+    def describe(self, resource_id: str) -> Any | None:
+        """Return AWS's description of the resource, by default by `lookup`; None without one."""
+        request, parameter, answer = self.lookup
+        return first(lambda: getattr(self.aws, request)(**{parameter: [resource_id]})[answer])
+
     def read(self, resource_id: str, state: Properties) -> Properties | None:
         """Return `state`, updated with the actual properties; None if the resource is gone."""
+        actual = self.describe(resource_id)
+        if actual is None or actual.get("State") in self.ended:
+            return None
+        return {**state, **self.properties(actual, state)}
+
+    def properties(self, actual: Any, state: Properties) -> Properties:
+        """Return the properties that AWS's description `actual` of the resource says."""
+        del actual, state
+        return {}
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
         """Change the resource from `state` to `inputs`; by default by `complete`, and the tags."""

@@ -13,6 +13,7 @@ class RouteTable(Resource):
 
     token = "aws:ec2/routeTable:RouteTable"  # noqa: S105 Pulumi's word for a type's name
     title = "EC2 Route Table"
+    lookup = ("describe_route_tables", "RouteTableIds", "RouteTables")
     removal = ("delete_route_table", "RouteTableId")
     required = frozenset({"vpcId"})
     replacing = frozenset({"vpcId"})
@@ -38,22 +39,13 @@ class RouteTable(Resource):
         for route in inputs.get("routes") or []:
             self.ec2.create_route(RouteTableId=resource_id, **_request(route))
 
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
+    def properties(self, actual: Any, state: Properties) -> Properties:
         """Return the routes and the tags; equal routes keep the order of `state`."""
-        table = first(
-            lambda: self.ec2.describe_route_tables(RouteTableIds=[resource_id])["RouteTables"]
-        )
-        if table is None:
-            return None
-        actual = [_route(r) for r in table["Routes"] if r.get("GatewayId") != "local"]
+        routes = [_route(r) for r in actual["Routes"] if r.get("GatewayId") != "local"]
         known = state.get("routes") or []
-        same = sorted(map(_key, actual)) == sorted(map(_key, known))
-        return {
-            **state,
-            "vpcId": table["VpcId"],
-            "routes": known if same else actual,
-            "tags": tags_of(table),
-        }
+        if sorted(map(_key, routes)) == sorted(map(_key, known)):
+            routes = known
+        return {"vpcId": actual["VpcId"], "routes": routes, "tags": tags_of(actual)}
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
         """Change the routes and the tags."""

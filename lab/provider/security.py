@@ -5,7 +5,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from lab.provider.resource import Resource, code_of, first, tag_specifications, tags_of
+from lab.provider.resource import Resource, code_of, tag_specifications, tags_of
 from lab.provider.values import Properties, is_unknown
 
 _RULE = frozenset(
@@ -21,6 +21,7 @@ class SecurityGroup(Resource):
 
     token = "aws:ec2/securityGroup:SecurityGroup"  # noqa: S105 Pulumi's word for a type's name
     title = "EC2 Security Group"
+    lookup = ("describe_security_groups", "GroupIds", "SecurityGroups")
     removal = ("delete_security_group", "GroupId")
     in_use_s = 900.0
     required = frozenset({"name", "vpcId"})
@@ -70,23 +71,20 @@ class SecurityGroup(Resource):
                     raise
         self._apply(resource_id, inputs)
 
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
+    def properties(self, actual: Any, state: Properties) -> Properties:
         """Return the rules and the tags; equal rules keep the form that they have in `state`."""
-        group = self._describe(resource_id)
-        if group is None:
-            return None
+        group_id = actual["GroupId"]
         properties = {
-            **state,
-            "name": group["GroupName"],
-            "description": group["Description"],
-            "vpcId": group.get("VpcId"),
-            "ownerId": group.get("OwnerId"),
-            "tags": tags_of(group),
+            "name": actual["GroupName"],
+            "description": actual["Description"],
+            "vpcId": actual.get("VpcId"),
+            "ownerId": actual.get("OwnerId"),
+            "tags": tags_of(actual),
         }
         for direction in ("ingress", "egress"):
-            actual = _current_atoms(group, direction)
-            if actual != set(_wanted_atoms(state.get(direction) or [], resource_id)):
-                properties[direction] = [_rule(atom, resource_id) for atom in sorted(actual)]
+            atoms = _current_atoms(actual, direction)
+            if atoms != set(_wanted_atoms(state.get(direction) or [], group_id)):
+                properties[direction] = [_rule(atom, group_id) for atom in sorted(atoms)]
         return properties
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
@@ -94,13 +92,8 @@ class SecurityGroup(Resource):
         self._apply(resource_id, inputs)
         self.retag(resource_id, state, inputs)
 
-    def _describe(self, resource_id: str) -> Any | None:
-        return first(
-            lambda: self.ec2.describe_security_groups(GroupIds=[resource_id])["SecurityGroups"]
-        )
-
     def _apply(self, group_id: str, inputs: Properties) -> None:
-        group = self._describe(group_id) or {}
+        group = self.describe(group_id) or {}
         calls: tuple[tuple[str, Any, Any], ...] = (
             (
                 "ingress",
@@ -119,10 +112,8 @@ class SecurityGroup(Resource):
             if gone := sorted(actual - set(desired)):
                 revoke(GroupId=group_id, IpPermissions=[_permission(atom, "") for atom in gone])
             if fresh := sorted(set(desired) - actual):
-                authorize(
-                    GroupId=group_id,
-                    IpPermissions=[_permission(atom, desired[atom]) for atom in fresh],
-                )
+                permissions = [_permission(atom, desired[atom]) for atom in fresh]
+                authorize(GroupId=group_id, IpPermissions=permissions)
 
 
 def _wanted_atoms(rules: list[Properties], group_id: str) -> dict[Atom, str]:
@@ -177,6 +168,7 @@ class KeyPair(Resource):
 
     token = "aws:ec2/keyPair:KeyPair"  # noqa: S105
     title = "EC2 Key Pair"
+    lookup = ("describe_key_pairs", "KeyNames", "KeyPairs")
     removal = ("delete_key_pair", "KeyName")
     required = frozenset({"keyName", "publicKey"})
     replacing = frozenset({"keyName", "publicKey"})
@@ -191,17 +183,13 @@ class KeyPair(Resource):
         )
         return made["KeyName"]
 
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
+    def properties(self, actual: Any, state: Properties) -> Properties:
         """Return the fingerprint and the tags, but, like the real provider, not the key."""
-        pair = first(lambda: self.ec2.describe_key_pairs(KeyNames=[resource_id])["KeyPairs"])
-        if pair is None:
-            return None
         return {
-            **state,
-            "keyName": pair["KeyName"],
-            "keyPairId": pair.get("KeyPairId"),
-            "fingerprint": pair.get("KeyFingerprint"),
-            "tags": tags_of(pair),
+            "keyName": actual["KeyName"],
+            "keyPairId": actual.get("KeyPairId"),
+            "fingerprint": actual.get("KeyFingerprint"),
+            "tags": tags_of(actual),
         }
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:

@@ -3,7 +3,7 @@
 from ipaddress import IPv4Network
 from typing import Any
 
-from lab.provider.resource import Resource, first, tag_specifications, tags_of, wait
+from lab.provider.resource import Resource, tag_specifications, tags_of, wait
 from lab.provider.values import UNKNOWN, Properties
 
 
@@ -23,6 +23,7 @@ class Vpc(Resource):
 
     token = "aws:ec2/vpc:Vpc"  # noqa: S105 Pulumi's word for a type's name
     title = "EC2 VPC"
+    lookup = ("describe_vpcs", "VpcIds", "Vpcs")
     removal = ("delete_vpc", "VpcId")
     in_use_s = 300.0
     required = frozenset({"cidrBlock"})
@@ -48,19 +49,16 @@ class Vpc(Resource):
         if inputs.get("enableDnsHostnames"):
             self.ec2.modify_vpc_attribute(VpcId=resource_id, EnableDnsHostnames={"Value": True})
 
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
+    def properties(self, actual: Any, state: Properties) -> Properties:
         """Return the range, the DNS attributes and the tags."""
-        vpc = first(lambda: self.ec2.describe_vpcs(VpcIds=[resource_id])["Vpcs"])
-        if vpc is None:
-            return None
-        support = self.ec2.describe_vpc_attribute(VpcId=resource_id, Attribute="enableDnsSupport")
-        names = self.ec2.describe_vpc_attribute(VpcId=resource_id, Attribute="enableDnsHostnames")
+        vpc = actual["VpcId"]
+        support = self.ec2.describe_vpc_attribute(VpcId=vpc, Attribute="enableDnsSupport")
+        names = self.ec2.describe_vpc_attribute(VpcId=vpc, Attribute="enableDnsHostnames")
         return {
-            **state,
-            "cidrBlock": vpc["CidrBlock"],
+            "cidrBlock": actual["CidrBlock"],
             "enableDnsSupport": support["EnableDnsSupport"]["Value"],
             "enableDnsHostnames": names["EnableDnsHostnames"]["Value"],
-            "tags": tags_of(vpc),
+            "tags": tags_of(actual),
         }
 
 
@@ -69,6 +67,7 @@ class Subnet(Resource):
 
     token = "aws:ec2/subnet:Subnet"  # noqa: S105
     title = "EC2 Subnet"
+    lookup = ("describe_subnets", "SubnetIds", "Subnets")
     removal = ("delete_subnet", "SubnetId")
     in_use_s = 1200.0
     required = frozenset({"vpcId", "cidrBlock"})
@@ -98,19 +97,15 @@ class Subnet(Resource):
                 SubnetId=resource_id, MapPublicIpOnLaunch={"Value": True}
             )
 
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
+    def properties(self, actual: Any, state: Properties) -> Properties:
         """Return its VPC, range, zone, attribute and tags."""
-        subnet = first(lambda: self.ec2.describe_subnets(SubnetIds=[resource_id])["Subnets"])
-        if subnet is None:
-            return None
         return {
-            **state,
-            "vpcId": subnet["VpcId"],
-            "cidrBlock": subnet["CidrBlock"],
-            "availabilityZone": subnet["AvailabilityZone"],
-            "availabilityZoneId": subnet.get("AvailabilityZoneId"),
-            "mapPublicIpOnLaunch": subnet["MapPublicIpOnLaunch"],
-            "tags": tags_of(subnet),
+            "vpcId": actual["VpcId"],
+            "cidrBlock": actual["CidrBlock"],
+            "availabilityZone": actual["AvailabilityZone"],
+            "availabilityZoneId": actual.get("AvailabilityZoneId"),
+            "mapPublicIpOnLaunch": actual["MapPublicIpOnLaunch"],
+            "tags": tags_of(actual),
         }
 
 
@@ -119,6 +114,7 @@ class InternetGateway(Resource):
 
     token = "aws:ec2/internetGateway:InternetGateway"  # noqa: S105
     title = "EC2 Internet Gateway"
+    lookup = ("describe_internet_gateways", "InternetGatewayIds", "InternetGateways")
     in_use_s = 1200.0
     updating = frozenset({"vpcId", "tags"})
     computed = frozenset({"arn"})
@@ -135,17 +131,10 @@ class InternetGateway(Resource):
         if vpc := inputs.get("vpcId"):
             self.ec2.attach_internet_gateway(InternetGatewayId=resource_id, VpcId=vpc)
 
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
+    def properties(self, actual: Any, state: Properties) -> Properties:
         """Return the VPC that it is attached to, and its tags."""
-        gateway = first(
-            lambda: self.ec2.describe_internet_gateways(InternetGatewayIds=[resource_id])[
-                "InternetGateways"
-            ]
-        )
-        if gateway is None:
-            return None
-        attached = [a["VpcId"] for a in gateway["Attachments"]]
-        return {**state, "vpcId": attached[0] if attached else None, "tags": tags_of(gateway)}
+        attached = [a["VpcId"] for a in actual["Attachments"]]
+        return {"vpcId": attached[0] if attached else None, "tags": tags_of(actual)}
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
         """Attach it to the new VPC and change the tags."""
@@ -169,6 +158,7 @@ class Eip(Resource):
 
     token = "aws:ec2/eip:Eip"  # noqa: S105
     title = "EC2 EIP"
+    lookup = ("describe_addresses", "AllocationIds", "Addresses")
     replacing = frozenset({"domain"})
     updating = frozenset({"networkInterface", "tags"})
     computed = frozenset({"allocationId", "arn", "publicIp"})
@@ -186,24 +176,18 @@ class Eip(Resource):
         if interface := inputs.get("networkInterface"):
             self.ec2.associate_address(AllocationId=resource_id, NetworkInterfaceId=interface)
 
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
+    def properties(self, actual: Any, state: Properties) -> Properties:
         """Return the address, its interface and its tags."""
-        address = first(
-            lambda: self.ec2.describe_addresses(AllocationIds=[resource_id])["Addresses"]
-        )
-        if address is None:
-            return None
-        actual = {**state}
+        properties = {
+            "allocationId": actual["AllocationId"],
+            "domain": actual["Domain"],
+            "publicIp": actual["PublicIp"],
+            "tags": tags_of(actual),
+        }
         if "networkInterface" in state:
             # An owner that the inputs do not name, such as a NAT gateway, is no drift.
-            actual["networkInterface"] = address.get("NetworkInterfaceId")
-        return {
-            **actual,
-            "allocationId": resource_id,
-            "domain": address["Domain"],
-            "publicIp": address["PublicIp"],
-            "tags": tags_of(address),
-        }
+            properties["networkInterface"] = actual.get("NetworkInterfaceId")
+        return properties
 
     def update(self, resource_id: str, state: Properties, inputs: Properties) -> None:
         """Change the interface and the tags."""
@@ -229,6 +213,8 @@ class NatGateway(Resource):
 
     token = "aws:ec2/natGateway:NatGateway"  # noqa: S105
     title = "EC2 NAT Gateway"
+    lookup = ("describe_nat_gateways", "NatGatewayIds", "NatGateways")
+    ended = ("deleted", "deleting", "failed")
     removal = ("delete_nat_gateway", "NatGatewayId")
     required = frozenset({"subnetId"})
     replacing = frozenset({"subnetId", "allocationId"})
@@ -246,41 +232,29 @@ class NatGateway(Resource):
 
     def is_known(self, resource_id: str, inputs: Properties) -> bool:
         """Return whether EC2 knows the gateway, also one that failed."""
-        return self._describe(resource_id) is not None
+        return self.describe(resource_id) is not None
 
     def complete(self, resource_id: str, inputs: Properties) -> None:
         """Wait until it is available."""
         wait(lambda: self._state(resource_id) == "available", "the NAT gateway to be available")
 
-    def read(self, resource_id: str, state: Properties) -> Properties | None:
+    def properties(self, actual: Any, state: Properties) -> Properties:
         """Return its subnet, addresses and tags."""
-        gateway = self._describe(resource_id)
-        if gateway is None or gateway["State"] in ("deleted", "deleting", "failed"):
-            return None
-        address = (gateway.get("NatGatewayAddresses") or [{}])[0]
+        address = (actual.get("NatGatewayAddresses") or [{}])[0]
         return {
-            **state,
-            "subnetId": gateway["SubnetId"],
+            "subnetId": actual["SubnetId"],
             "allocationId": address.get("AllocationId"),
             "privateIp": address.get("PrivateIp"),
             "publicIp": address.get("PublicIp"),
             "networkInterfaceId": address.get("NetworkInterfaceId"),
-            "tags": tags_of(gateway),
+            "tags": tags_of(actual),
         }
 
     def delete(self, resource_id: str, state: Properties) -> None:
         """Delete the gateway, and wait until it is deleted: then its address can be released."""
         super().delete(resource_id, state)
-        wait(
-            lambda: self._state(resource_id) in (None, "deleted"),
-            "the NAT gateway to be deleted",
-        )
-
-    def _describe(self, resource_id: str) -> Any | None:
-        return first(
-            lambda: self.ec2.describe_nat_gateways(NatGatewayIds=[resource_id])["NatGateways"]
-        )
+        gone = (None, "deleted")
+        wait(lambda: self._state(resource_id) in gone, "the NAT gateway to be deleted")
 
     def _state(self, resource_id: str) -> str | None:
-        gateway = self._describe(resource_id)
-        return None if gateway is None else str(gateway["State"])
+        return (self.describe(resource_id) or {}).get("State")
