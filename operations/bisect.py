@@ -25,7 +25,7 @@ from nodes.inventory import Inventory
 from operations.chosen_target import ChosenTarget
 from operations.watcher import LoggingWatcher, Watcher
 
-__all__ = ["Bisect", "BisectPlan", "measure", "plan_bisect", "round_title", "verdict_lines"]
+__all__ = ["Bisect", "verdict_lines"]
 
 LARGEST = 256 << 20
 """The largest message in bytes, unless a caller names another."""

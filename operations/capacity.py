@@ -8,15 +8,7 @@ from provision.aws.account import caller, owner_tag
 from provision.capacity import offers
 from provision.capacity.offers import BlockOffering, BlockSize, CapacityReport, ReservedCapacity
 
-__all__ = [
-    "BlockOffering",
-    "BlockSize",
-    "CapacityReport",
-    "ReservedCapacity",
-    "buy",
-    "find",
-    "find_block",
-]
+__all__ = ["BlockOffering", "BlockSize", "CapacityReport", "ReservedCapacity"]
 
 
 def find(

@@ -21,7 +21,7 @@ from lab.places import Places
 if TYPE_CHECKING:
     from provision.state.store import ClusterStore
 
-__all__ = ["DEFAULT_LAB", "ChosenTarget", "Places", "choose"]
+__all__ = ["DEFAULT_LAB", "Places"]
 
 
 @dataclass(frozen=True)

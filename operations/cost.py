@@ -11,7 +11,7 @@ from operations.watcher import LoggingWatcher, Watcher
 from provision.billing.ledger import cluster_costs
 from provision.billing.report import By, RunTime, Spending, spending, total_usd
 
-__all__ = ["By", "Costs", "Spending", "find"]
+__all__ = ["By"]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from operations.watcher import LoggingWatcher, Watcher
 from provision import drift
 from provision.drift import Drift, ForeignTag
 
-__all__ = ["Drift", "ForeignTag", "find"]
+__all__ = ["Drift", "ForeignTag"]
 
 
 def find(chosen: ChosenTarget, cluster: str, *, watcher: Watcher = LoggingWatcher()) -> Drift:

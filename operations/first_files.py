@@ -16,8 +16,6 @@ from engine.plan import proposal as engine_proposal
 from operations.chosen_target import ChosenTarget
 from operations.proposal import Proposal
 
-__all__ = ["write_new_files"]
-
 
 def write_new_files(texts: Mapping[Path, str], reason: str, hint: str) -> None:
     """Write each text into its file. InputError, and nothing is written, if one of them exists.

@@ -12,8 +12,6 @@ from operations.cluster_occupancy import check_free
 from operations.watcher import LoggingWatcher, Watcher
 from provision import healing
 
-__all__ = ["Inventory", "Node", "Replacement", "plan_replacement", "replace"]
-
 _MEND = "`gpuctl heal {}` takes nodes out of service instead"
 
 

@@ -19,7 +19,7 @@ from provision.health.rules import DEEP_RULES, RULES
 from provision.setup import node_health
 from provision.state.store import ClusterStore
 
-__all__ = ["SEVERITIES", "Finding", "Health", "check", "check_measurable"]
+__all__ = ["SEVERITIES"]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from provision.hosts import up as hosts_up
 from provision.hosts.up import HostsPlan
 from provision.state.store import ClusterStore
 
-__all__ = ["HostsPlan", "Inventory", "plan", "up"]
+__all__ = ["HostsPlan", "Inventory"]
 
 
 def plan(

@@ -16,17 +16,7 @@ from operations import lost_head, queue_places, shared_journals, shared_runs
 from operations.chosen_target import ChosenTarget
 from operations.watcher import LoggingWatcher, Watcher
 
-__all__ = [
-    "ListedRun",
-    "RunRecord",
-    "fetch_journal",
-    "history",
-    "kept_run",
-    "list_runs",
-    "newest_run",
-    "recorded_run",
-    "share_runs",
-]
+__all__ = ["RunRecord"]
 
 
 @dataclass(frozen=True)

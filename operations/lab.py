@@ -13,7 +13,7 @@ from lab.prerequisites import INSTALL_EXTRA
 from operations.chosen_target import ChosenTarget
 from operations.watcher import LoggingWatcher, Watcher
 
-__all__ = ["INSTALL_EXTRA", "LabStatus", "Labs", "images", "leftovers", "start", "status", "stop"]
+__all__ = ["INSTALL_EXTRA", "LabStatus"]
 
 
 @dataclass(frozen=True)

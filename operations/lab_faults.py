@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from config.errors import InputError
 from config.target import Target
 from lab import lifecycle, state
-from lab.fault_kinds import FAULTS, FaultKind, parse
+from lab.fault_kinds import FAULTS, parse
 from lab.fault_table import HARDWARE, SLOW_NETWORK, read, write
 from lab.machines import hardware_faults, slow_network
 from lab.machines.instance_names import instance_ids
@@ -13,7 +13,7 @@ from lab.places import Places
 from operations.chosen_target import ChosenTarget
 from provision.aws.clients import aws_errors, client
 
-__all__ = ["FAULTS", "FaultKind", "Faults", "clear", "current", "set_fault"]
+__all__ = ["FAULTS"]
 
 Faults = dict[str, tuple[str, ...]]
 """The faults that are set, with their arguments."""

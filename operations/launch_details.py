@@ -8,7 +8,7 @@ from engine.contract.plan import LaunchPlan
 from engine.plan.notification_examples import examples
 from engine.record.run_errors import unattended_end
 
-__all__ = ["notification_bodies", "spot_notice", "unattended_end"]
+__all__ = ["unattended_end"]
 
 
 SPOT_NOTICE_S = 120

@@ -9,14 +9,7 @@ from provision import lease
 from provision.lease import Extension
 from provision.state.store import ClusterStore
 
-__all__ = [
-    "Extension",
-    "extend",
-    "is_new_without_end",
-    "with_end_after",
-    "with_lifetime",
-    "without_lease",
-]
+__all__ = ["Extension"]
 
 
 def with_lifetime(chosen: ChosenTarget, cluster: Cluster) -> Cluster:

@@ -13,8 +13,6 @@ from nodes.openssh import write_openssh_config
 from operations.chosen_target import ChosenTarget
 from provision.setup import session_manager
 
-__all__ = ["Hosts", "plan_hosts", "remove_hosts", "ssh_command", "write_hosts"]
-
 
 def ssh_command(
     chosen: ChosenTarget,

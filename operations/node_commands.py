@@ -11,7 +11,7 @@ from nodes.kept_connections import connect
 from operations import login
 from operations.chosen_target import ChosenTarget
 
-__all__ = ["Completed", "run_on_nodes", "terminal_command"]
+__all__ = ["Completed"]
 
 
 def run_on_nodes(

@@ -11,7 +11,7 @@ from provision import gc
 from provision.gc import Collected, Survey
 from provision.removal.orphans import FoundCluster
 
-__all__ = ["Collected", "FoundCluster", "Survey", "find", "remove"]
+__all__ = ["Collected", "FoundCluster", "Survey"]
 
 
 def find(

@@ -15,8 +15,6 @@ from provision.health.judge import UNREACHABLE
 from provision.hosts.people import other_people
 from provision.hosts.up import write_again
 
-__all__ = ["Outage", "is_of_hosts", "plan_outage", "return_nodes", "take_out"]
-
 _NAMED = "named by a person"
 
 

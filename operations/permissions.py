@@ -9,7 +9,7 @@ from operations.chosen_target import ChosenTarget
 from provision.permissions.actions import COMMANDS, FEATURES, features_of, needed
 from provision.permissions.policy import boundary_document, policy, split
 
-__all__ = ["COMMANDS", "boundary_document", "policy_documents"]
+__all__ = ["COMMANDS", "boundary_document"]
 
 
 def policy_documents(

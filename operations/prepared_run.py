@@ -31,7 +31,7 @@ from operations.planned_nodes import (
 from provision.billing.cost import WARN_SHARE, hourly_usd
 from provision.state.store import ClusterStore
 
-__all__ = ["Credential", "OnStop", "PreparedRun", "Tree", "prepare", "read_code", "saved_inventory"]
+__all__ = ["Tree"]
 
 OnStop = Literal["keep", "destroy"]
 

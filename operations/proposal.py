@@ -11,13 +11,7 @@ from engine.plan.proposal import Proposal
 from operations.chosen_target import ChosenTarget
 from provision.billing.cost import catalogue_access_usd
 
-__all__ = [
-    "Proposal",
-    "catalogue_access_usd",
-    "no_cluster_hint",
-    "propose",
-    "with_requirements",
-]
+__all__ = ["Proposal", "catalogue_access_usd"]
 
 
 def propose(

@@ -24,21 +24,7 @@ from provision.removal.verification import verify as verify_removal
 from provision.state.ownership import Ownership, find_ownership
 from provision.state.store import ClusterStore
 
-__all__ = [
-    "Losses",
-    "Ownership",
-    "Removal",
-    "Teardown",
-    "Verification",
-    "check_owner",
-    "down",
-    "is_known",
-    "losses",
-    "plan_removal",
-    "remove",
-    "remove_failed",
-    "verify",
-]
+__all__ = ["Losses", "Ownership", "Teardown", "Verification"]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from provision.billing.cost import check_until
 from provision.state.store import ClusterStore
 from provision.up import FleetPlan
 
-__all__ = ["FleetPlan", "Inventory", "Plan", "check", "plan", "up"]
+__all__ = ["FleetPlan", "Inventory", "Plan"]
 
 
 def plan(

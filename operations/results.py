@@ -11,17 +11,7 @@ from engine.record.journal_copy import recorded_events
 from engine.record.result import Table
 from operations.chosen_target import ChosenTarget
 
-__all__ = [
-    "Comparison",
-    "KeptFinding",
-    "RunResults",
-    "Table",
-    "baseline",
-    "compare",
-    "keep_baseline",
-    "results",
-    "tables",
-]
+__all__ = ["Comparison", "KeptFinding", "Table"]
 
 
 @dataclass(frozen=True)

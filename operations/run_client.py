@@ -37,18 +37,7 @@ from operations.watcher import Watcher
 if TYPE_CHECKING:
     from provision.down import Teardown
 
-__all__ = [
-    "Event",
-    "Line",
-    "OnEvent",
-    "Output",
-    "TableCollector",
-    "WholeLines",
-    "event_json",
-    "idle_cost_of",
-    "node_usd_h",
-    "nodes_usd_h",
-]
+__all__ = ["Event", "Line", "OnEvent", "Output", "TableCollector", "WholeLines", "event_json"]
 
 
 Life = Callable[[OnEvent, OnInterrupt], Coroutine[Any, Any, RunResult]]

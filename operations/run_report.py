@@ -17,7 +17,7 @@ from operations.chosen_target import ChosenTarget
 from operations.run_client import Output, WholeLines
 from provision.state.store import ClusterStore
 
-__all__ = ["Report", "run_report"]
+__all__ = ["Report"]
 
 LAST_LINES = 50
 """The lines of the node that failed first that a report has."""

@@ -14,16 +14,7 @@ from provision.hosts import status as hosts_status
 from provision.state.store import ClusterStore
 from provision.status import ClusterStatus
 
-__all__ = [
-    "ClusterStatus",
-    "Inventory",
-    "LastRun",
-    "Overview",
-    "cluster",
-    "clusters",
-    "inventory",
-    "overview",
-]
+__all__ = ["ClusterStatus", "Inventory"]
 
 
 @dataclass(frozen=True)

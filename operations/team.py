@@ -8,7 +8,7 @@ from operations.chosen_target import ChosenTarget
 from provision import access
 from provision.access import Access
 
-__all__ = ["Access", "Member", "grant", "members", "revoke"]
+__all__ = ["Access"]
 
 _KEYS = "its users are those of the machines: add their keys there as you always do"
 

@@ -16,14 +16,7 @@ from operations.known import fetch_journal
 from operations.run_search import find_run
 from operations.watcher import LoggingWatcher, Watcher
 
-__all__ = [
-    "ClusterUsage",
-    "NodeSummary",
-    "Watched",
-    "current_usage",
-    "find_watched",
-    "past_usage",
-]
+__all__ = ["NodeSummary"]
 
 
 @dataclass(frozen=True)
