@@ -1,7 +1,5 @@
 """The paths of gpuctl's files on a node."""
 
-from dataclasses import dataclass
-
 from config.errors import RunError
 from config.identifiers import RUN_ID, is_valid
 from engine.contract.names import ERROR_FILE
@@ -19,62 +17,31 @@ def runs_folder(inventory: Inventory) -> str:
     return f"{inventory.remote_root}/runs"
 
 
-@dataclass(frozen=True)
 class RunPaths:
     """The paths of a run's files, the same on every node; `runs` is the folder of all runs."""
 
-    runs: str
-    run_id: str
-
-    @property
-    def folder(self) -> str:
+    def __init__(self, runs: str, run_id: str) -> None:
+        self.run_id = run_id
+        self.folder = f"{runs}/{run_id}"
         """The run's folder."""
-        return f"{self.runs}/{self.run_id}"
-
-    @property
-    def work(self) -> str:
+        self.work = f"{self.folder}/work"
         """The job's working folder; only runs with code or outputs have it."""
-        return f"{self.folder}/work"
-
-    @property
-    def hostfile(self) -> str:
+        self.hostfile = f"{self.folder}/hostfile"
         """The run's hostfile."""
-        return f"{self.folder}/hostfile"
-
-    @property
-    def programs(self) -> str:
+        self.programs = f"{self.folder}/bin"
         """The folder of `ssh` and `with-env`, which the worker creates for launchers."""
-        return f"{self.folder}/bin"
-
-    @property
-    def ssh(self) -> str:
+        self.ssh = f"{self.programs}/ssh"
         """The program that launchers call as `ssh HOST words…` to start words on a node."""
-        return f"{self.programs}/ssh"
-
-    @property
-    def with_env(self) -> str:
+        self.with_env = f"{self.programs}/with-env"
         """The program that executes its arguments with the node's environment of the run."""
-        return f"{self.programs}/with-env"
-
-    @property
-    def ranks(self) -> str:
+        self.ranks = f"{self.folder}/ranks"
         """The FIFO into which each rank writes `RANK SIZE` when it starts."""
-        return f"{self.folder}/ranks"
-
-    @property
-    def failed(self) -> str:
+        self.failed = f"{self.folder}/failed"
         """The FIFO into which a rank that fails writes its exit status."""
-        return f"{self.folder}/failed"
-
-    @property
-    def error(self) -> str:
+        self.error = f"{self.folder}/{ERROR_FILE}"
         """The file to which torch writes the first exception of a rank of the node."""
-        return f"{self.folder}/{ERROR_FILE}"
-
-    @property
-    def rank_script(self) -> str:
+        self.rank_script = f"{self.folder}/rank.sh"
         """The bash script that a launcher starts in every rank."""
-        return f"{self.folder}/rank.sh"
 
 
 def run_paths(inventory: Inventory, run_id: str) -> RunPaths:
