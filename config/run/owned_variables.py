@@ -29,12 +29,12 @@ _RAY = "docs.ray.io, cluster CLI and ray.init, 2026-11-20"
 
 @dataclass(frozen=True)
 class Owned:
-    """A name or `PREFIX*`, who sets it (on every node or in every rank), its value, the source."""
+    """A name or `PREFIX*`, its value, the source, who sets it (on every node or in every rank)."""
 
     name: str
-    by: str
     value: str
     source: str
+    by: str = "gpuctl"
 
     @property
     def why(self) -> str:
@@ -43,93 +43,72 @@ class Owned:
 
 
 _EVERYWHERE = (
-    Owned("DSTACK_*", "gpuctl", "the node's place in the run, by dstack's names", _DSTACK),
-    Owned("GPUCTL_*", "gpuctl", "the node's place in the run", "docs/look-up/environment.md"),
+    Owned("DSTACK_*", "the node's place in the run, by dstack's names", _DSTACK),
+    Owned("GPUCTL_*", "the node's place in the run", "docs/look-up/environment.md"),
 )
 
 _NODES = (
-    Owned("NODE_LIST", "gpuctl", "`IP:GPUS,…` of all nodes, in rank order", _TI_ONE),
-    Owned("INDEX", "gpuctl", "the node's number, 0 is the head", _TI_ONE),
+    Owned("NODE_LIST", "`IP:GPUS,…` of all nodes, in rank order", _TI_ONE),
+    Owned("INDEX", "the node's number, 0 is the head", _TI_ONE),
 )
 _GPUS = (
-    Owned("GPU_NUM", "gpuctl", "GPUs of all nodes of the run", _TI_ONE),
-    Owned("GPU_NUM_PER_NODE", "gpuctl", "GPUs of this node", _TI_ONE),
+    Owned("GPU_NUM", "GPUs of all nodes of the run", _TI_ONE),
+    Owned("GPU_NUM_PER_NODE", "GPUs of this node", _TI_ONE),
 )
-_SLOTS = (Owned("NODE_IP_SLOT_LIST", "gpuctl", "`IP:RANKS,…` of the nodes with ranks", _TI_ONE),)
+_SLOTS = (Owned("NODE_IP_SLOT_LIST", "`IP:RANKS,…` of the nodes with ranks", _TI_ONE),)
 
 _OPEN_MPI = (
-    Owned("OMPI_MCA_orte_default_hostfile", "gpuctl", "the hostfile, for Open MPI 4", _TI_ONE),
+    Owned("OMPI_MCA_orte_default_hostfile", "the hostfile, for Open MPI 4", _TI_ONE),
     Owned(
         "OMPI_MCA_orte_keep_fqdn_hostnames",
-        "gpuctl",
         "dotted host names are whole names, for Open MPI 4",
         _KUBEFLOW,
     ),
-    Owned(
-        "OMPI_MCA_orte_set_default_slots", "gpuctl", "ranks on a node, for Open MPI 4", _KUBEFLOW
-    ),
+    Owned("OMPI_MCA_orte_set_default_slots", "ranks on a node, for Open MPI 4", _KUBEFLOW),
     Owned(
         "OMPI_MCA_plm_rsh_agent",
-        "gpuctl",
         "how Open MPI 4 enters the other nodes",
         "ompi_info --param plm rsh of Open MPI 4.1, 2026-11-20",
     ),
     Owned(
         "OMPI_MCA_plm_rsh_no_tree_spawn",
-        "gpuctl",
         "above 64 nodes: node 0 enters them all, for Open MPI 4",
         "open-mpi/ompi#4578, #7087: hangs where nodes enter nodes, 2026-11-20",
     ),
     Owned(
         "OMPI_MCA_plm_rsh_num_concurrent",
-        "gpuctl",
         "above 64 nodes: all at once, for Open MPI 4",
         "horovod/runner/mpi_run.py of horovod 0.28.1, 2026-11-20",
     ),
-    Owned(
-        "PRTE_MCA_prte_default_hostfile", "gpuctl", "the hostfile, for Open MPI 5", _ORTE_TO_PRTE
-    ),
+    Owned("PRTE_MCA_prte_default_hostfile", "the hostfile, for Open MPI 5", _ORTE_TO_PRTE),
     Owned(
         "PRTE_MCA_prte_keep_fqdn_hostnames",
-        "gpuctl",
         "dotted host names are whole names, for Open MPI 5",
         _ORTE_TO_PRTE,
     ),
-    Owned(
-        "PRTE_MCA_prte_set_default_slots",
-        "gpuctl",
-        "ranks on a node, for Open MPI 5",
-        _ORTE_TO_PRTE,
-    ),
-    Owned("PRTE_MCA_plm_ssh_agent", "gpuctl", "how Open MPI 5 enters the other nodes", _PRRTE),
+    Owned("PRTE_MCA_prte_set_default_slots", "ranks on a node, for Open MPI 5", _ORTE_TO_PRTE),
+    Owned("PRTE_MCA_plm_ssh_agent", "how Open MPI 5 enters the other nodes", _PRRTE),
     Owned(
         "PRTE_MCA_plm_ssh_no_tree_spawn",
-        "gpuctl",
         "above 64 nodes: node 0 enters them all, for Open MPI 5",
         "openpmix/prrte#476: hangs where nodes enter nodes, 2026-11-20",
     ),
-    Owned(
-        "PRTE_MCA_plm_ssh_num_concurrent",
-        "gpuctl",
-        "above 64 nodes: all at once, for Open MPI 5",
-        _PRRTE,
-    ),
-    Owned("OMPI_COMM_WORLD_*", "mpirun", "its number, and how many there are", _OPENMPI),
+    Owned("PRTE_MCA_plm_ssh_num_concurrent", "above 64 nodes: all at once, for Open MPI 5", _PRRTE),
+    Owned("OMPI_COMM_WORLD_*", "its number, and how many there are", _OPENMPI, by="mpirun"),
 )
 _HYDRA_MPI = (
-    Owned("HYDRA_HOST_FILE", "gpuctl", "the hostfile, for MPICH", _MPI_OPERATOR),
-    Owned("HYDRA_LAUNCHER", "gpuctl", "MPICH calls HYDRA_LAUNCHER_EXEC as it would ssh", _HYDRA),
-    Owned("HYDRA_LAUNCHER_EXEC", "gpuctl", "how MPICH enters the other nodes", _HYDRA),
-    Owned("I_MPI_HYDRA_HOST_FILE", "gpuctl", "the hostfile, for Intel MPI", _MPI_OPERATOR),
-    Owned("I_MPI_PERHOST", "gpuctl", "ranks on a node, for Intel MPI", _MPI_OPERATOR),
+    Owned("HYDRA_HOST_FILE", "the hostfile, for MPICH", _MPI_OPERATOR),
+    Owned("HYDRA_LAUNCHER", "MPICH calls HYDRA_LAUNCHER_EXEC as it would ssh", _HYDRA),
+    Owned("HYDRA_LAUNCHER_EXEC", "how MPICH enters the other nodes", _HYDRA),
+    Owned("I_MPI_HYDRA_HOST_FILE", "the hostfile, for Intel MPI", _MPI_OPERATOR),
+    Owned("I_MPI_PERHOST", "ranks on a node, for Intel MPI", _MPI_OPERATOR),
     Owned(
         "I_MPI_HYDRA_BOOTSTRAP",
-        "gpuctl",
         "Intel MPI calls I_MPI_HYDRA_BOOTSTRAP_EXEC as it would ssh",
         _HYDRA,
     ),
-    Owned("I_MPI_HYDRA_BOOTSTRAP_EXEC", "gpuctl", "how Intel MPI enters the other nodes", _HYDRA),
-    Owned("PMI_*", "mpirun", "its number, and how many there are", _HYDRA),
+    Owned("I_MPI_HYDRA_BOOTSTRAP_EXEC", "how Intel MPI enters the other nodes", _HYDRA),
+    Owned("PMI_*", "its number, and how many there are", _HYDRA, by="mpirun"),
 )
 
 _MPI = (*_NODES, *_GPUS, *_SLOTS, *_OPEN_MPI, *_HYDRA_MPI)
@@ -138,11 +117,11 @@ _MPI = (*_NODES, *_GPUS, *_SLOTS, *_OPEN_MPI, *_HYDRA_MPI)
 def _torch_ranks(launcher: str, source: str) -> tuple[Owned, ...]:
     """Return the variables that torch's `env://` reads: `RANK` and `WORLD_SIZE` count processes."""
     return (
-        Owned("RANK", launcher, "the RANK's number over all nodes", source),
-        Owned("WORLD_SIZE", launcher, "how many RANKS there are", source),
-        Owned("LOCAL_RANK", launcher, "the rank's number on its node", source),
-        Owned("MASTER_ADDR", launcher, "where rank 0 is", source),
-        Owned("MASTER_PORT", launcher, "where rank 0 listens", source),
+        Owned("RANK", "the RANK's number over all nodes", source, by=launcher),
+        Owned("WORLD_SIZE", "how many RANKS there are", source, by=launcher),
+        Owned("LOCAL_RANK", "the rank's number on its node", source, by=launcher),
+        Owned("MASTER_ADDR", "where rank 0 is", source, by=launcher),
+        Owned("MASTER_PORT", "where rank 0 listens", source, by=launcher),
     )
 
 
@@ -153,41 +132,38 @@ OWNED: Mapping[str, tuple[Owned, ...]] = {
     "ddp": (
         *_EVERYWHERE,
         *_NODES,
-        Owned("MASTER_ADDR", "gpuctl", "the address of node 0", _TI_ONE),
-        Owned("MASTER_PORT", "gpuctl", "the run's `port`, 23456 by default", _TI_ONE),
-        Owned("WORLD_SIZE", "gpuctl", "how many NODES there are", _TI_ONE),
-        Owned("RANK", "gpuctl", "the NODE's number", _TI_ONE),
+        Owned("MASTER_ADDR", "the address of node 0", _TI_ONE),
+        Owned("MASTER_PORT", "the run's `port`, 23456 by default", _TI_ONE),
+        Owned("WORLD_SIZE", "how many NODES there are", _TI_ONE),
+        Owned("RANK", "the NODE's number", _TI_ONE),
         *_GPUS,
     ),
     "torchrun": (
         *_EVERYWHERE,
-        Owned("PET_NNODES", "gpuctl", "the number of nodes, or `MIN:MAX`", _TORCHRUN),
-        Owned("PET_NPROC_PER_NODE", "gpuctl", "ranks on a node", _TORCHRUN),
-        Owned("PET_NODE_RANK", "gpuctl", "without elasticity: the node's number", _TORCHRUN),
-        Owned("PET_MASTER_ADDR", "gpuctl", "without elasticity: node 0", _TORCHRUN),
-        Owned("PET_MASTER_PORT", "gpuctl", "without elasticity: the run's `port`", _TORCHRUN),
-        Owned(
-            "PET_RDZV_BACKEND", "gpuctl", "static, or c10d where ranks may come and go", _TORCHRUN
-        ),
-        Owned("PET_RDZV_ENDPOINT", "gpuctl", "for c10d: node 0 and the run's `port`", _TORCHRUN),
-        Owned("PET_RDZV_CONF", "gpuctl", "for c10d: node 0 is the one that listens", _TORCHRUN),
-        Owned("PET_RDZV_ID", "gpuctl", "the run's id", _TORCHRUN),
-        Owned("PET_MAX_RESTARTS", "gpuctl", "the run's `max_restarts`", _TORCHRUN),
-        Owned("PET_LOCAL_ADDR", "gpuctl", "the node's address, which others can reach", _TORCHRUN),
+        Owned("PET_NNODES", "the number of nodes, or `MIN:MAX`", _TORCHRUN),
+        Owned("PET_NPROC_PER_NODE", "ranks on a node", _TORCHRUN),
+        Owned("PET_NODE_RANK", "without elasticity: the node's number", _TORCHRUN),
+        Owned("PET_MASTER_ADDR", "without elasticity: node 0", _TORCHRUN),
+        Owned("PET_MASTER_PORT", "without elasticity: the run's `port`", _TORCHRUN),
+        Owned("PET_RDZV_BACKEND", "static, or c10d where ranks may come and go", _TORCHRUN),
+        Owned("PET_RDZV_ENDPOINT", "for c10d: node 0 and the run's `port`", _TORCHRUN),
+        Owned("PET_RDZV_CONF", "for c10d: node 0 is the one that listens", _TORCHRUN),
+        Owned("PET_RDZV_ID", "the run's id", _TORCHRUN),
+        Owned("PET_MAX_RESTARTS", "the run's `max_restarts`", _TORCHRUN),
+        Owned("PET_LOCAL_ADDR", "the node's address, which others can reach", _TORCHRUN),
         *_torch_ranks("torchrun", _TORCHRUN),
-        Owned("LOCAL_WORLD_SIZE", "torchrun", "ranks on its node", _TORCHRUN),
-        Owned("GROUP_RANK", "torchrun", "its node's number", _TORCHRUN),
-        Owned("GROUP_WORLD_SIZE", "torchrun", "how many nodes there are", _TORCHRUN),
-        Owned("ROLE_NAME", "torchrun", "its role: default", _TORCHRUN),
-        Owned("ROLE_RANK", "torchrun", "its number in its role", _TORCHRUN),
-        Owned("ROLE_WORLD_SIZE", "torchrun", "how many ranks its role has", _TORCHRUN),
+        Owned("LOCAL_WORLD_SIZE", "ranks on its node", _TORCHRUN, by="torchrun"),
+        Owned("GROUP_RANK", "its node's number", _TORCHRUN, by="torchrun"),
+        Owned("GROUP_WORLD_SIZE", "how many nodes there are", _TORCHRUN, by="torchrun"),
+        Owned("ROLE_NAME", "its role: default", _TORCHRUN, by="torchrun"),
+        Owned("ROLE_RANK", "its number in its role", _TORCHRUN, by="torchrun"),
+        Owned("ROLE_WORLD_SIZE", "how many ranks its role has", _TORCHRUN, by="torchrun"),
         Owned(
             "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
-            "gpuctl",
             "lines of `--tee` begin with `[rankN]:`",
             _TORCHRUN,
         ),
-        Owned("TORCHELASTIC_*", "torchrun", "restarts so far, the run", _TORCHRUN),
+        Owned("TORCHELASTIC_*", "restarts so far, the run", _TORCHRUN, by="torchrun"),
     ),
     "horovod": (
         *_EVERYWHERE,
@@ -195,36 +171,36 @@ OWNED: Mapping[str, tuple[Owned, ...]] = {
         *_GPUS,
         *_SLOTS,
         *_OPEN_MPI,
-        Owned("HOROVOD_RANK", "horovodrun", "its number", _HOROVOD),
-        Owned("HOROVOD_SIZE", "horovodrun", "how many there are", _HOROVOD),
-        Owned("HOROVOD_LOCAL_*", "horovodrun", "its number on its node", _HOROVOD),
-        Owned("HOROVOD_CROSS_*", "horovodrun", "its node's number", _HOROVOD),
-        Owned("HOROVOD_HOSTNAME", "horovodrun", "its node", _HOROVOD),
-        Owned("HOROVOD_GLOO_RENDEZVOUS_*", "horovodrun", "where it listens", _HOROVOD),
+        Owned("HOROVOD_RANK", "its number", _HOROVOD, by="horovodrun"),
+        Owned("HOROVOD_SIZE", "how many there are", _HOROVOD, by="horovodrun"),
+        Owned("HOROVOD_LOCAL_*", "its number on its node", _HOROVOD, by="horovodrun"),
+        Owned("HOROVOD_CROSS_*", "its node's number", _HOROVOD, by="horovodrun"),
+        Owned("HOROVOD_HOSTNAME", "its node", _HOROVOD, by="horovodrun"),
+        Owned("HOROVOD_GLOO_RENDEZVOUS_*", "where it listens", _HOROVOD, by="horovodrun"),
     ),
     "deepspeed": (
         *_EVERYWHERE,
-        Owned("DS_ENV_FILE", "gpuctl", "the run's `.deepspeed_env`", _DEEPSPEED),
-        Owned("PDSH_RCMD_TYPE", "DeepSpeed", "pdsh goes by ssh", _DEEPSPEED),
+        Owned("DS_ENV_FILE", "the run's `.deepspeed_env`", _DEEPSPEED),
+        Owned("PDSH_RCMD_TYPE", "pdsh goes by ssh", _DEEPSPEED, by="DeepSpeed"),
         *_torch_ranks("DeepSpeed", _DEEPSPEED),
-        Owned("LOCAL_SIZE", "DeepSpeed", "ranks on its node", _DEEPSPEED),
-        Owned("CROSS_RANK", "DeepSpeed", "its node's number", _DEEPSPEED),
-        Owned("CROSS_SIZE", "DeepSpeed", "how many nodes there are", _DEEPSPEED),
+        Owned("LOCAL_SIZE", "ranks on its node", _DEEPSPEED, by="DeepSpeed"),
+        Owned("CROSS_RANK", "its node's number", _DEEPSPEED, by="DeepSpeed"),
+        Owned("CROSS_SIZE", "how many nodes there are", _DEEPSPEED, by="DeepSpeed"),
     ),
     "ps-worker": (
         *_EVERYWHERE,
         *_NODES,
         *_GPUS,
-        Owned("TF_CONFIG", "gpuctl", "all servers, and which of them the node is", _TENSORFLOW),
+        Owned("TF_CONFIG", "all servers, and which of them the node is", _TENSORFLOW),
     ),
     "ray": (
         *_EVERYWHERE,
         *_NODES,
         *_GPUS,
-        Owned("HEAD_ADDR", "gpuctl", "the address of the head", _TI_ONE),
-        Owned("HEAD_PORT", "gpuctl", "the run's `port`, 6379 by default", _TI_ONE),
-        Owned("RANK", "gpuctl", "the NODE's number, 0 is the head", _TI_ONE),
-        Owned("RAY_ADDRESS", "gpuctl", "the cluster that `ray.init()` joins", _RAY),
+        Owned("HEAD_ADDR", "the address of the head", _TI_ONE),
+        Owned("HEAD_PORT", "the run's `port`, 6379 by default", _TI_ONE),
+        Owned("RANK", "the NODE's number, 0 is the head", _TI_ONE),
+        Owned("RAY_ADDRESS", "the cluster that `ray.init()` joins", _RAY),
     ),
 }
 """The variables by the run's type, in the order of the documentation."""
