@@ -21,8 +21,8 @@ class AwsCode:
     """A code's meaning and remedy. `repeat` is a kind of retry: at once, in another zone, later."""
 
     meaning: str
-    repeat: Repeat
     remedy: str
+    repeat: Repeat = "no"
 
     @property
     def does(self) -> str:
@@ -51,156 +51,144 @@ _CONFIGURATION = "change the cluster file; nothing of AWS's will make this pass"
 
 AWS_CODES: dict[str, AwsCode] = {
     "InsufficientInstanceCapacity": AwsCode(
-        "The zone has not that many instances of the type now.", "other zone", _ZONES
+        "The zone has not that many instances of the type now.", _ZONES, "other zone"
     ),
     "InsufficientCapacity": AwsCode(
-        "The zone has no room for the request now.", "other zone", _ZONES
+        "The zone has no room for the request now.", _ZONES, "other zone"
     ),
     "InsufficientHostCapacity": AwsCode(
-        "The zone has no dedicated host for the request now.", "other zone", _ZONES
+        "The zone has no dedicated host for the request now.", _ZONES, "other zone"
     ),
     "InsufficientVolumeCapacity": AwsCode(
-        "The zone has no room for the volume now.", "other zone", _ZONES
+        "The zone has no room for the volume now.", _ZONES, "other zone"
     ),
     "InsufficientAddressCapacity": AwsCode(
-        "AWS has no public address to give now.", "later", "try again later, or in another region"
+        "AWS has no public address to give now.", "try again later, or in another region", "later"
     ),
     "UnfulfillableCapacity": AwsCode(
         "No spot capacity of the type now.",
-        "other zone",
         "name other zones, another type, or capacity.type: on-demand",
+        "other zone",
     ),
     "Unsupported": AwsCode(
         "The zone does not offer the type, or not so.",
-        "other zone",
         "name a zone in capacity.zones that offers the type",
+        "other zone",
     ),
     "ReservationCapacityExceeded": AwsCode(
         "The reservation has fewer free slots than are asked for.",
-        "later",
         "wait until the reservation's slots are free, or ask for fewer nodes",
+        "later",
     ),
     "InvalidCapacityReservationId": AwsCode(
         "The reservation does not exist, or not for this account and region.",
-        "no",
         "name one that exists: `gpuctl capacity TYPE` lists yours",
     ),
-    "VcpuLimitExceeded": AwsCode("The account's vCPU quota is used up.", "no", _QUOTA),
-    "InstanceLimitExceeded": AwsCode("The account's quota of instances is used up.", "no", _QUOTA),
-    "MaxSpotInstanceCountExceeded": AwsCode("The account's spot quota is used up.", "no", _QUOTA),
+    "VcpuLimitExceeded": AwsCode("The account's vCPU quota is used up.", _QUOTA),
+    "InstanceLimitExceeded": AwsCode("The account's quota of instances is used up.", _QUOTA),
+    "MaxSpotInstanceCountExceeded": AwsCode("The account's spot quota is used up.", _QUOTA),
     "Server.SpotInstanceTermination": AwsCode(
         "AWS took the spot instance back (a state's reason, not an answer).",
-        "later",
         "`gpuctl up` makes the node again where the zone has room, or use capacity.type: on-demand",
+        "later",
     ),
     "SpotMaxPriceTooLow": AwsCode(
-        "The spot price is above the highest allowed.", "no", "use capacity.type: on-demand"
+        "The spot price is above the highest allowed.", "use capacity.type: on-demand"
     ),
     "AddressLimitExceeded": AwsCode(
         "The account's quota of Elastic IP addresses (L-0263D0A3) is used up.",
-        "no",
         "release an Elastic IP address, or ask for a higher quota (L-0263D0A3)",
     ),
     "VpcLimitExceeded": AwsCode(
         "The account's quota of VPCs in the region (L-F678F1CE) is used up.",
-        "no",
         "remove a VPC that nobody needs, or ask for a higher quota (L-F678F1CE)",
     ),
     "InsufficientFreeAddressesInSubnet": AwsCode(
         "The subnet has fewer free addresses than the launch needs.",
-        "no",
         "use a larger network.cidr, or a subnet with free addresses",
     ),
     "TargetNotConnected": AwsCode(
         "Session Manager does not reach the instance.",
-        "later",
         "see whether it runs: its image needs AWS's SSM agent, its subnet a way out",
+        "later",
     ),
-    "InvalidParameterCombination": AwsCode(
-        "Parameters that do not go together.", "no", _CONFIGURATION
-    ),
-    "InvalidParameterValue": AwsCode("A value that AWS does not take.", "no", _CONFIGURATION),
+    "InvalidParameterCombination": AwsCode("Parameters that do not go together.", _CONFIGURATION),
+    "InvalidParameterValue": AwsCode("A value that AWS does not take.", _CONFIGURATION),
     "InvalidNetworkInterface": AwsCode(
-        "A network interface that the type or subnet cannot have.", "no", _CONFIGURATION
+        "A network interface that the type or subnet cannot have.", _CONFIGURATION
     ),
     "InvalidAMIID": AwsCode(
         "The image does not exist, or not for this account and region.",
-        "no",
         "name an image that exists in this region",
     ),
     "InvalidInstanceID.NotFound": AwsCode(
         "An instance that AWS does not know.",
-        "no",
         "it is gone, or a few seconds old: `gpuctl status` lists what exists",
     ),
     "DependencyViolation": AwsCode(
         "Something else still needs what is to be removed.",
-        "later",
         "remove what others made in the cluster's VPC, then repeat",
+        "later",
     ),
     "InvalidPlacementGroup.InUse": AwsCode(
         "Instances are still in the placement group, also of others.",
-        "later",
         "end the instances that others launched in the placement group, then repeat",
+        "later",
     ),
     "PendingVerification": AwsCode(
         "AWS still verifies the account for this region.",
-        "no",
         "wait until AWS has verified the account for this region",
     ),
     "OptInRequired": AwsCode(
         "The region is not enabled, or the image not subscribed to.",
-        "no",
         "enable the region, or subscribe to the image, in the AWS console",
     ),
-    "UnauthorizedOperation": AwsCode("The credentials may not do this.", "no", _PERMISSION),
+    "UnauthorizedOperation": AwsCode("The credentials may not do this.", _PERMISSION),
     # https://github.com/determined-ai/determined/issues/1830 (2026-11-25)
     "AuthFailure.ServiceLinkedRoleCreationNotPermitted": AwsCode(
         "The account has had no spot instance yet, and the credentials may not create EC2's"
         " service-linked role for them.",
-        "no",
         "let an administrator allow iam:CreateServiceLinkedRole, or create the role once: `aws iam"
         " create-service-linked-role --aws-service-name spot.amazonaws.com`",
     ),
     "FileSystemAlreadyExists": AwsCode(
         "A file system of that cluster exists already, left by a killed command.",
-        "no",
         "remove it: `gpuctl down NAME`, then repeat the command",
     ),
     "FileSystemLimitExceeded": AwsCode(
-        "The account may not have another EFS file system in the region.", "no", _FILES
+        "The account may not have another EFS file system in the region.", _FILES
     ),
     "ServiceLimitExceeded": AwsCode(
-        "The account may not have that much of FSx in the region.", "no", _FILES
+        "The account may not have that much of FSx in the region.", _FILES
     ),
     "InvalidNetworkSettings": AwsCode(
-        "FSx cannot work in the subnet or with its security group.", "no", _CONFIGURATION
+        "FSx cannot work in the subnet or with its security group.", _CONFIGURATION
     ),
     "UnsupportedAvailabilityZone": AwsCode(
-        "The zone has no EFS.", "other zone", "name other zones in capacity.zones"
+        "The zone has no EFS.", "name other zones in capacity.zones", "other zone"
     ),
     "FileSystemInUse": AwsCode(
-        "The file system has mount targets yet.", "later", "repeat `gpuctl down`"
+        "The file system has mount targets yet.", "repeat `gpuctl down`", "later"
     ),
-    "AccessDenied": AwsCode("The credentials may not do this.", "no", _PERMISSION),
-    "AccessDeniedException": AwsCode("The credentials may not do this.", "no", _PERMISSION),
-    "AuthFailure": AwsCode("The credentials are not valid.", "no", _CREDENTIALS),
-    "InvalidClientTokenId": AwsCode("The access key does not exist.", "no", _CREDENTIALS),
-    "UnrecognizedClientException": AwsCode("The access key does not exist.", "no", _CREDENTIALS),
-    "SignatureDoesNotMatch": AwsCode("The secret key is not the key's.", "no", _CREDENTIALS),
-    "InvalidSignatureException": AwsCode("The secret key is not the key's.", "no", _CREDENTIALS),
-    "ExpiredToken": AwsCode("The session of the credentials is over.", "no", _CREDENTIALS),
-    "ExpiredTokenException": AwsCode("The session of the credentials is over.", "no", _CREDENTIALS),
+    "AccessDenied": AwsCode("The credentials may not do this.", _PERMISSION),
+    "AccessDeniedException": AwsCode("The credentials may not do this.", _PERMISSION),
+    "AuthFailure": AwsCode("The credentials are not valid.", _CREDENTIALS),
+    "InvalidClientTokenId": AwsCode("The access key does not exist.", _CREDENTIALS),
+    "UnrecognizedClientException": AwsCode("The access key does not exist.", _CREDENTIALS),
+    "SignatureDoesNotMatch": AwsCode("The secret key is not the key's.", _CREDENTIALS),
+    "InvalidSignatureException": AwsCode("The secret key is not the key's.", _CREDENTIALS),
+    "ExpiredToken": AwsCode("The session of the credentials is over.", _CREDENTIALS),
+    "ExpiredTokenException": AwsCode("The session of the credentials is over.", _CREDENTIALS),
     "RequestExpired": AwsCode(
-        "The request's time is not now.", "no", "set this machine's clock, or renew credentials"
+        "The request's time is not now.", "set this machine's clock, or renew credentials"
     ),
-    "RequestLimitExceeded": AwsCode("The account asks EC2 too often.", "same", _RATE),
-    "ThrottlingException": AwsCode("The account asks the service too often.", "same", _RATE),
-    "ServiceUnavailable": AwsCode("AWS cannot serve the request now.", "same", _LATER),
-    "Unavailable": AwsCode("AWS cannot serve the request now.", "same", _LATER),
-    "InternalError": AwsCode("AWS failed.", "same", _LATER),
-    "InternalFailure": AwsCode("AWS failed.", "same", _LATER),
-    "ServerInternal": AwsCode("AWS failed.", "same", _LATER),
+    "RequestLimitExceeded": AwsCode("The account asks EC2 too often.", _RATE, "same"),
+    "ThrottlingException": AwsCode("The account asks the service too often.", _RATE, "same"),
+    "ServiceUnavailable": AwsCode("AWS cannot serve the request now.", _LATER, "same"),
+    "Unavailable": AwsCode("AWS cannot serve the request now.", _LATER, "same"),
+    "InternalError": AwsCode("AWS failed.", _LATER, "same"),
+    "InternalFailure": AwsCode("AWS failed.", _LATER, "same"),
+    "ServerInternal": AwsCode("AWS failed.", _LATER, "same"),
 }
 """The table by code; `aws_code` finds `InvalidAMIID.Malformed` by the part before the dot."""
 
