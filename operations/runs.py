@@ -360,11 +360,6 @@ def _dashboard(plan: LaunchPlan) -> str:
     """Return the dashboard's address and the command for a tunnel: nodes have no open port."""
     address = plan.dashboard.partition("//")[2]
     port = address.rpartition(":")[2]
-    tunnel = _tunnel(plan, f"{port}:{address}")
+    words = (plan.cluster, plan.nodes[0].name, f"{port}:{address}")
+    tunnel = command_text("gpuctl ssh {} {} -- -N -L {}", *words)
     return f"-- dashboard {plan.dashboard}: {tunnel}, then open http://localhost:{port}"
-
-
-def _tunnel(plan: LaunchPlan, ends: str) -> str:
-    """Return the command that forwards a port to node 0."""
-    command = "gpuctl ssh {} {} -- -N -L {}"
-    return command_text(command, plan.cluster, plan.nodes[0].name, ends)

@@ -114,20 +114,11 @@ def _not_integer(place: _Place) -> Iterator[Mistake]:
     return place.mistake("E103", f"{place.name} is {actual}, must be a whole number", hint)
 
 
-def _not_number(place: _Place) -> Iterator[Mistake]:
-    hint = "write digits, and a point if need be, such as 12.50"
-    return place.mistake("E103", f"{place.name} is {place.actual}, must be a number", hint)
-
-
-def _not_boolean(place: _Place) -> Iterator[Mistake]:
-    return place.mistake(
-        "E103", f"{place.name} is {place.actual}, must be true or false", "write true or false"
+def _must_be(what: str, hint: str) -> Callable[[_Place], Iterator[Mistake]]:
+    """Return the translation for a value of another type than `what`."""
+    return lambda place: place.mistake(
+        "E103", f"{place.name} is {place.actual}, must be {what}", hint
     )
-
-
-def _not_list(place: _Place) -> Iterator[Mistake]:
-    hint = "write its entries on separate lines that begin with '- '"
-    return place.mistake("E103", f"{place.name} is {place.actual}, must be a list", hint)
 
 
 def _not_mapping(place: _Place) -> Iterator[Mistake]:
@@ -199,9 +190,9 @@ _TRANSLATIONS: dict[str, Callable[[_Place], Iterator[Mistake]]] = {
     "string_type": _not_text,
     "string_unicode": _not_unicode,
     "int_type": _not_integer,
-    "float_type": _not_number,
-    "bool_type": _not_boolean,
-    "tuple_type": _not_list,
+    "float_type": _must_be("a number", "write digits, and a point if need be, such as 12.50"),
+    "bool_type": _must_be("true or false", "write true or false"),
+    "tuple_type": _must_be("a list", "write its entries on separate lines that begin with '- '"),
     "dict_type": _not_mapping,
     "model_type": _not_mapping,
     "literal_error": _not_allowed,

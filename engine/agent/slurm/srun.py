@@ -92,7 +92,7 @@ class Step:
         count, self._size = step_size(options, self._job, notes)
         self._layout = step_layout(options, count, self._size)
         for text in (*options.notes, *notes):
-            _warn(text)
+            _say(f"warning: {text}")
         self._resources = Resources(self._home, len(names), cpus, gpus)
         self._number = -1
         self._statuses: dict[int, int] = {}
@@ -154,7 +154,8 @@ class Step:
                 raise ValueError("Unable to create step: Requested nodes are busy")
             if not is_announced:
                 job = os.environ.get("SLURM_JOB_ID", "")
-                _say(f"Job {job} step creation temporarily disabled, retrying", "nodes are busy")
+                why = "step creation temporarily disabled, retrying (nodes are busy)"
+                _say(f"Job {job} {why}")
                 is_announced = True
             time.sleep(_BUSY_S)
 
@@ -268,14 +269,14 @@ class Step:
             if frame.kind in (frames.STDOUT, frames.STDERR):
                 self._show(frame.task, frame.kind, frame.data)
             elif frame.kind == frames.FAULT:
-                _error(f"task {frame.task}: {frame.data.decode(errors='replace')}")
+                _say(f"error: task {frame.task}: {frame.data.decode(errors='replace')}")
             elif frame.kind == frames.EXITED:
                 self._note_end(frame.task, int(frame.data))
         for number in numbers:
             with self._changed:
                 is_lost = number not in self._statuses
             if is_lost:
-                _error(f"task {number}: the connection to its node ended")
+                _say(f"error: task {number}: the connection to its node ended")
                 self._note_end(number, _LOST, is_silent=True)
 
     def _show(self, task: int, kind: bytes, data: bytes) -> None:
@@ -329,7 +330,7 @@ class Step:
             self._changed.notify_all()
         if status and not is_silent and not (status < 0 and self._is_ended_by_us):
             what = f"Exited with exit code {status}" if status > 0 else signal.strsignal(-status)
-            _error(f"{node}: task {task}: {what}")
+            _say(f"error: {node}: task {task}: {what}")
         if status and self._options.has("kill-on-bad-exit"):
             self._end_tasks()
         seconds = self._options.number("wait")
@@ -344,7 +345,7 @@ class Step:
             if self._is_ended_by_us or len(self._statuses) == self._size:
                 return
             self._is_ended_by_us = True
-        _say(f"Terminating StepId={os.environ.get('SLURM_JOB_ID', '')}.{self._number}", "")
+        _say(f"Terminating StepId={os.environ.get('SLURM_JOB_ID', '')}.{self._number}")
         for number in (signal.SIGCONT, signal.SIGTERM):
             self._signal(number)
         timer = threading.Timer(_KILL_S, self._signal, (signal.SIGKILL,))
@@ -379,7 +380,7 @@ class Step:
                 self._feed(frames.INPUT, task, data)
         except OSError as error:
             if mode:
-                _error(f"--input={mode}: {error.strerror}")
+                _say(f"error: --input={mode}: {error.strerror}")
         self._feed(frames.END_OF_INPUT, frames.EVERY)
 
     def _feed(self, kind: bytes, task: int, data: bytes = b"") -> None:
@@ -426,16 +427,6 @@ def _resolved(command: list[str], folder: str) -> list[str]:
     return command
 
 
-def _warn(text: str) -> None:
-    sys.stderr.write(f"srun: warning: {text}\n")
-    sys.stderr.flush()
-
-
-def _error(text: str) -> None:
-    sys.stderr.write(f"srun: error: {text}\n")
-    sys.stderr.flush()
-
-
-def _say(text: str, reason: str) -> None:
-    sys.stderr.write(f"srun: {text}{f' ({reason})' if reason else ''}\n")
+def _say(text: str) -> None:
+    sys.stderr.write(f"srun: {text}\n")
     sys.stderr.flush()

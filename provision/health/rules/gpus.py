@@ -65,11 +65,6 @@ DRIVER = Rule(
 )
 
 
-def _check_fabric_manager(_: str, facts: NodeFacts, __: AllFacts) -> list[Deviation]:
-    """Return what the node's checks found; without it CUDA does not start on such types."""
-    return from_checks(facts, "fabric manager version", "fabric manager")
-
-
 FABRIC_MANAGER = Rule(
     id="fabric-manager",
     reads="`nv-fabricmanager --version`, `systemctl is-active nvidia-fabricmanager`",
@@ -78,7 +73,8 @@ FABRIC_MANAGER = Rule(
     remedy="`systemctl restart nvidia-fabricmanager` on the node; if it fails, install the version"
     " of the driver, or reboot the node",
     source="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide (2026-11-22)",
-    check=_check_fabric_manager,
+    # Without it CUDA does not start on such types.
+    check=lambda _, facts, __: from_checks(facts, "fabric manager version", "fabric manager"),
 )
 
 

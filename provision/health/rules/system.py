@@ -45,11 +45,6 @@ _SOFTWARE = (
 )
 
 
-def _check_software(_: str, facts: NodeFacts, __: AllFacts) -> list[Deviation]:
-    """Return what the node's checks found, and that they could not run."""
-    return from_checks(facts, *_SOFTWARE, UNCHECKED)
-
-
 SOFTWARE = Rule(
     id="software",
     reads="`/opt/gpuctl/verify`: ldd of nccl-tests in a login, dlopen of the plugin, versions",
@@ -57,7 +52,7 @@ SOFTWARE = Rule(
     severity="isolate",
     remedy="install it, or name an image that has it and repeat `gpuctl up`",
     source="docs/do/software.md",
-    check=_check_software,
+    check=lambda _, facts, __: from_checks(facts, *_SOFTWARE, UNCHECKED),
 )
 
 
