@@ -180,18 +180,14 @@ class History:
         self._write(
             "INSERT OR IGNORE INTO runs (run_id, name, cluster, nodes, on_stop, status, reason,"
             " started, head_id) VALUES (?, ?, ?, ?, ?, ?, '', ?, ?)",
-            [
-                (
-                    known.run_id,
-                    known.name,
-                    known.cluster,
-                    len(known.nodes),
-                    known.on_stop,
-                    "queued" if is_queued else "running",
-                    began.isoformat(),
-                    head_id,
-                )
-            ],
+            known.run_id,
+            known.name,
+            known.cluster,
+            len(known.nodes),
+            known.on_stop,
+            "queued" if is_queued else "running",
+            began.isoformat(),
+            head_id,
         )
         if setting is not None:
             self.keep_setting(known.run_id, setting)
@@ -210,12 +206,12 @@ class History:
             f" ON CONFLICT (run_id) DO UPDATE SET {changes}"
             " WHERE runs.status IN ('queued', 'running')"
             " AND runs.cluster = excluded.cluster AND runs.name = excluded.name",
-            [tuple(values.values())],
+            *values.values(),
         )
 
     def drop(self, run_id: str) -> None:
         """Delete a run that never started."""
-        self._write("DELETE FROM runs WHERE run_id = ?", [(run_id,)])
+        self._write("DELETE FROM runs WHERE run_id = ?", run_id)
 
     def finish(self, result: RunResult, cost_usd: float | None = None) -> None:
         """Store the run's result, and the cost if it is given."""
@@ -223,44 +219,41 @@ class History:
             "UPDATE runs SET status = ?, exit_code = ?, first_failed_rank = ?, reason = ?,"
             " started = ?, ended = ?, cost_usd = coalesce(?, cost_usd), attempts = ?, followed = ?"
             " WHERE run_id = ?",
-            [
-                (
-                    result.status,
-                    result.exit_code,
-                    result.first_failed_rank,
-                    result.reason,
-                    result.started.isoformat(),
-                    result.ended.isoformat(),
-                    cost_usd,
-                    result.attempts,
-                    json.dumps(to_json(result.followed)),
-                    result.run_id,
-                )
-            ],
+            result.status,
+            result.exit_code,
+            result.first_failed_rank,
+            result.reason,
+            result.started.isoformat(),
+            result.ended.isoformat(),
+            cost_usd,
+            result.attempts,
+            json.dumps(to_json(result.followed)),
+            result.run_id,
         )
 
     def mark_started(self, run_id: str) -> None:
         """Mark a queued run as running."""
         self._write(
-            "UPDATE runs SET status = 'running' WHERE run_id = ? AND status = 'queued'",
-            [(run_id,)],
+            "UPDATE runs SET status = 'running' WHERE run_id = ? AND status = 'queued'", run_id
         )
 
     def mark_attempt(self, run_id: str, number: int) -> None:
         """Store that an attempt of the run has begun."""
-        self._write("UPDATE runs SET attempts = ? WHERE run_id = ?", [(number, run_id)])
+        self._write("UPDATE runs SET attempts = ? WHERE run_id = ?", number, run_id)
 
     def mark_lost(self, run_id: str, reason: str) -> None:
         """Mark a run that is not over as failed with exit code 125: its supervisor is gone."""
         self._write(
             "UPDATE runs SET status = 'failed', exit_code = 125, reason = ?, ended = ?"
             " WHERE run_id = ? AND status IN ('queued', 'running')",
-            [(reason, datetime.now(UTC).isoformat(), run_id)],
+            reason,
+            datetime.now(UTC).isoformat(),
+            run_id,
         )
 
     def set_cost(self, run_id: str, cost_usd: float) -> None:
         """Store what the run's cluster cost from its launch to its end, in US dollars."""
-        self._write("UPDATE runs SET cost_usd = ? WHERE run_id = ?", [(cost_usd, run_id)])
+        self._write("UPDATE runs SET cost_usd = ? WHERE run_id = ?", cost_usd, run_id)
 
     def keep_table(self, run_id: str, number: int, table: Table, first: int = 0) -> None:
         """Store the run's table and its rows; `first` is the number of the first row.
@@ -268,8 +261,8 @@ class History:
         Replaces the facts and rows that are stored already.
         """
         facts = json.dumps(_FACTS.dump_python(table.facts, exclude_defaults=True))
-        self._write("INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", [(run_id, number, facts)])
-        self._write(
+        self._write("INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", run_id, number, facts)
+        self._write_rows(
             "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
@@ -292,32 +285,27 @@ class History:
     def keep_finding(self, run_id: str, number: int, finding: KeptFinding) -> None:
         """Store the run's finding with this number; leave one that exists unchanged."""
         values = (run_id, number, finding.kind, finding.level, finding.rank, finding.text)
-        self._write("INSERT OR IGNORE INTO findings VALUES (?, ?, ?, ?, ?, ?)", [values])
+        self._write("INSERT OR IGNORE INTO findings VALUES (?, ?, ?, ?, ?, ?)", *values)
 
     def keep_setting(self, run_id: str, setting: Setting) -> None:
         """Store the run's setting; leave one that exists unchanged."""
-        values = (run_id, setting.model_dump_json())
-        self._write("INSERT OR IGNORE INTO settings VALUES (?, ?)", [values])
+        text = setting.model_dump_json()
+        self._write("INSERT OR IGNORE INTO settings VALUES (?, ?)", run_id, text)
 
     def setting(self, run_id: str) -> Setting | None:
         """Return the run's setting; None if it is not known."""
-        with self._errors():
-            row = self._database.execute(
-                "SELECT setting FROM settings WHERE run_id = ?", (run_id,)
-            ).fetchone()
-        return None if row is None else Setting.model_validate_json(row["setting"])
+        rows = self._read("SELECT setting FROM settings WHERE run_id = ?", run_id)
+        return Setting.model_validate_json(rows[0]["setting"]) if rows else None
 
     def keep_baseline(self, name: str, run_id: str) -> None:
         """Store the run as the baseline with this name, in place of an earlier one."""
         self.check_writable()
-        self._write("INSERT OR REPLACE INTO baselines VALUES (?, ?)", [(name, run_id)])
+        self._write("INSERT OR REPLACE INTO baselines VALUES (?, ?)", name, run_id)
 
     def baseline(self, name: str) -> RunRecord:
         """Return the run that is the baseline with this name; InputError if there is none."""
-        with self._errors():
-            baselines = dict(
-                self._database.execute("SELECT name, run_id FROM baselines ORDER BY name")
-            )
+        rows = self._read("SELECT name, run_id FROM baselines ORDER BY name")
+        baselines = {row["name"]: row["run_id"] for row in rows}
         if name in baselines:
             return self.find(baselines[name])
         hint = "keep one with `gpuctl results RUN --keep-baseline NAME`"
@@ -328,8 +316,7 @@ class History:
 
     def runs(self) -> tuple[RunRecord, ...]:
         """Return all runs, newest first."""
-        with self._errors():
-            rows = self._database.execute("SELECT * FROM runs ORDER BY started DESC").fetchall()
+        rows = self._read("SELECT * FROM runs ORDER BY started DESC")
         return tuple(self._record(row) for row in rows)
 
     def _record(self, row: sqlite3.Row) -> RunRecord:
@@ -344,15 +331,13 @@ class History:
 
     def tables(self, run_id: str) -> tuple[Table, ...]:
         """Return the run's tables in the order in which they began."""
-        with self._errors():
-            tables = self._database.execute(
-                "SELECT number, facts FROM tables WHERE run_id = ? ORDER BY number", (run_id,)
-            ).fetchall()
-            rows = self._database.execute(
-                "SELECT * FROM rows WHERE run_id = ? ORDER BY in_table, number", (run_id,)
-            ).fetchall()
+        tables = self._read(
+            "SELECT number, facts FROM tables WHERE run_id = ? ORDER BY number", run_id
+        )
         of_table: dict[int, list[Row]] = {}
-        for row in rows:
+        for row in self._read(
+            "SELECT * FROM rows WHERE run_id = ? ORDER BY in_table, number", run_id
+        ):
             of_table.setdefault(row["in_table"], []).append(_row(row))
         return tuple(
             Table(
@@ -364,11 +349,9 @@ class History:
 
     def findings(self, run_id: str) -> tuple[KeptFinding, ...]:
         """Return the findings about the run's output, in the order in which they were made."""
-        with self._errors():
-            rows = self._database.execute(
-                "SELECT kind, level, rank, text FROM findings WHERE run_id = ? ORDER BY number",
-                (run_id,),
-            ).fetchall()
+        rows = self._read(
+            "SELECT kind, level, rank, text FROM findings WHERE run_id = ? ORDER BY number", run_id
+        )
         return tuple(KeptFinding.model_validate(dict(row)) for row in rows)
 
     def find(self, run_id_or_name: str) -> RunRecord:
@@ -406,9 +389,16 @@ class History:
         version: int = self._database.execute("PRAGMA user_version").fetchone()[0]
         return version
 
-    def _write(self, statement: str, values: list[tuple[object, ...]]) -> None:
+    def _read(self, query: str, *values: object) -> list[sqlite3.Row]:
+        with self._errors():
+            return self._database.execute(query, values).fetchall()
+
+    def _write(self, statement: str, *values: object) -> None:
+        self._write_rows(statement, [values])
+
+    def _write_rows(self, statement: str, rows: list[tuple[object, ...]]) -> None:
         with self._errors(), self._transaction():
-            self._database.executemany(statement, values)
+            self._database.executemany(statement, rows)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
