@@ -24,7 +24,7 @@ _RUNTIME, _NAMED_RUNTIMES = "run/gpuctl-lab", "run/gpuctl-labs"
 _DISK, _NAMED_DISKS = "var/lib/gpuctl-lab", "var/lib/gpuctl-lab/labs"
 
 
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)
 class Places:
     """The places of the lab `name` on the machine with this root folder.
 
@@ -41,6 +41,37 @@ class Places:
                 "use 1 to 16 lower-case letters, digits and dashes, as in `--lab-name b`;"
                 " begin and end with a letter or digit",
             )
+        label = "gpuctl-lab" if self.is_default else f"gpuctl-lab-{self.name}"
+        runtime = _RUNTIME if self.is_default else f"{_NAMED_RUNTIMES}/{self.name}"
+        disk = _DISK if self.is_default else f"{_NAMED_DISKS}/{self.name}"
+        self.runtime = self.root / runtime
+        """The folder for data of the running lab: process ids, the network's former state."""
+        self.changing = self.runtime.with_name(f"{self.runtime.name}.lock")
+        """The lock for starting or stopping the lab; outside `runtime`, which stopping removes."""
+        self.record = self.runtime / "lab.json"
+        """The file with the running lab's `lab.state.LabRecord`."""
+        self.alive = self.runtime / "daemon.lock"
+        """The lock that the daemon holds as long as it lives."""
+        self.log = self.runtime / "daemon.log"
+        """The daemon's log, which remains after the lab is stopped."""
+        self.capacity = self.runtime / "capacity.json"
+        """The table of capacity per zone and type: `lab.api.region.CapacityTable`."""
+        self.faults = self.runtime / "faults.json"
+        """The table of faults: `lab.fault_table`."""
+        self.requests = self.runtime / "requests"
+        """The folder in which the API records its requests, as long as it exists."""
+        self.disk = self.root / disk
+        """The folder of `machines` and `file_systems`."""
+        self.machines = self.disk / "machines"
+        """The folder with one folder per machine, for its overlay and console."""
+        self.file_systems = self.disk / "file-systems"
+        """The folder with one folder per shared file system; every machine sees all of them."""
+        self.namespace = label
+        """The network namespace of the bridge and all machines."""
+        self.cgroup = label
+        """The group in every cgroup hierarchy that contains one group per machine."""
+        self.table = label
+        """The name of the nftables tables, on the host and in the namespace."""
 
     @property
     def is_default(self) -> bool:
@@ -58,83 +89,9 @@ class Places:
         return f"gpuctl {chosen}lab {words}"
 
     @property
-    def runtime(self) -> Path:
-        """The folder for data of the running lab: process ids, the network's former state."""
-        return self.root / (_RUNTIME if self.is_default else f"{_NAMED_RUNTIMES}/{self.name}")
-
-    @property
-    def changing(self) -> Path:
-        """The lock for starting or stopping the lab; outside `runtime`, which stopping removes."""
-        return self.runtime.with_name(f"{self.runtime.name}.lock")
-
-    @property
-    def record(self) -> Path:
-        """The file with the running lab's `lab.state.LabRecord`."""
-        return self.runtime / "lab.json"
-
-    @property
-    def alive(self) -> Path:
-        """The lock that the daemon holds as long as it lives."""
-        return self.runtime / "daemon.lock"
-
-    @property
-    def log(self) -> Path:
-        """The daemon's log, which remains after the lab is stopped."""
-        return self.runtime / "daemon.log"
-
-    @property
-    def capacity(self) -> Path:
-        """The table of capacity per zone and type: `lab.api.region.CapacityTable`."""
-        return self.runtime / "capacity.json"
-
-    @property
-    def faults(self) -> Path:
-        """The table of faults: `lab.fault_table`."""
-        return self.runtime / "faults.json"
-
-    @property
-    def requests(self) -> Path:
-        """The folder in which the API records its requests, as long as it exists."""
-        return self.runtime / "requests"
-
-    @property
-    def disk(self) -> Path:
-        """The folder of `machines` and `file_systems`."""
-        return self.root / (_DISK if self.is_default else f"{_NAMED_DISKS}/{self.name}")
-
-    @property
-    def machines(self) -> Path:
-        """The folder with one folder per machine, for its overlay and console."""
-        return self.disk / "machines"
-
-    @property
-    def file_systems(self) -> Path:
-        """The folder with one folder per shared file system; every machine sees all of them."""
-        return self.disk / "file-systems"
-
-    @property
-    def namespace(self) -> str:
-        """The network namespace of the bridge and all machines."""
-        return self._label
-
-    @property
-    def cgroup(self) -> str:
-        """The group in every cgroup hierarchy that contains one group per machine."""
-        return self._label
-
-    @property
-    def table(self) -> str:
-        """The name of the nftables tables, on the host and in the namespace."""
-        return self._label
-
-    @property
     def state(self) -> Path:
         """The folder of the user's state: clusters, Pulumi's state, the history of runs."""
         return state_home() / "lab" if self.is_default else state_home() / "labs" / self.name
-
-    @property
-    def _label(self) -> str:
-        return "gpuctl-lab" if self.is_default else f"gpuctl-lab-{self.name}"
 
 
 def everywhere(root: Path = ROOT) -> tuple[Places, ...]:

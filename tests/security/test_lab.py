@@ -135,17 +135,15 @@ def test_folders_that_become_links_while_the_host_writes(root: Path, host: Path)
     # The fixture looks at the host's folder.
 
 
-def test_a_fault_of_hardware_is_written_in_the_machine_alone(
-    tmp_path: Path, host: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = tmp_path / "faults.json"
-    monkeypatch.setattr(Places, "faults", property(lambda _: table))
-    write(table, {HARDWARE: ("launched:x", "xid=79")})
+def test_a_fault_of_hardware_is_written_in_the_machine_alone(tmp_path: Path, host: Path) -> None:
+    places = Places("security", tmp_path)
+    places.runtime.mkdir(parents=True)
+    write(places.faults, {HARDWARE: ("launched:x", "xid=79")})
     root = tmp_path / "root"
     (root / "usr" / "local").mkdir(parents=True)
     (root / "etc").symlink_to(host)
     (root / "usr" / "local" / "bin").symlink_to(host)
     (root / str(host).lstrip("/")).mkdir(parents=True)
-    hardware_faults.show_at_launch(Places("security"), root, "x")
+    hardware_faults.show_at_launch(places, root, "x")
     inside = root / str(host).lstrip("/")
     assert sorted(path.name for path in inside.iterdir()) == ["dmesg", "gpuctl-lab"]
