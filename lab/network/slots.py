@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 from pathlib import Path
 
 from config.errors import LabError
@@ -24,52 +24,31 @@ _NAMED = 16
 """How many labs fit in addition to the default one."""
 
 
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)
 class Slot:
     """One lab's share. The default lab has a /16 of 198.18.0.0/15, every other a /20."""
 
     number: int
 
-    @property
-    def range(self) -> IPv4Network:
+    def __post_init__(self) -> None:
+        self.range = IPv4Network("198.18.0.0/16")
         """All addresses of the lab that the host routes to it."""
-        if self.number == 0:
-            return IPv4Network("198.18.0.0/16")
-        return list(IPv4Network("198.19.0.0/16").subnets(new_prefix=20))[self.number - 1]
-
-    @property
-    def public_range(self) -> IPv4Network:
+        if self.number:
+            others = IPv4Network("198.19.0.0/16").subnets(new_prefix=20)
+            self.range = list(others)[self.number - 1]
+        self.public_range = next(self.range.subnets())
         """Public addresses that the API may give to machines."""
-        return next(self.range.subnets())
-
-    @property
-    def host_address(self) -> str:
+        link = self.range.broadcast_address - 255
+        self.host_address = str(link + 1)
         """The host's end of the link into the lab."""
-        return str(self._link + 1)
-
-    @property
-    def inside_address(self) -> str:
+        self.inside_address = str(link + 2)
         """The lab's end of that link."""
-        return str(self._link + 2)
-
-    @property
-    def host_link(self) -> str:
+        self.host_link = f"gpuctl-lab{self.number}"
         """The name of that link on the host."""
-        return f"gpuctl-lab{self.number}"
-
-    @property
-    def route_protocol(self) -> str:
+        self.route_protocol = str(_FIRST_PROTOCOL + self.number)
         """The number on every route of the lab: a crashed lab's are found by it."""
-        return str(_FIRST_PROTOCOL + self.number)
-
-    @property
-    def metric(self) -> str:
+        self.metric = str(self.number)
         """The metric that makes routes of two labs to the same range differ for the kernel."""
-        return str(self.number)
-
-    @property
-    def _link(self) -> IPv4Address:
-        return self.range.broadcast_address - 255
 
 
 PROTOCOLS = tuple(Slot(number).route_protocol for number in range(_NAMED + 1))
