@@ -55,6 +55,11 @@ class Node(Value):
     proxy: tuple[str, ...] = ()
 
     @property
+    def label(self) -> str:
+        """The node as messages name it."""
+        return f"{self.name} ({self.private_ip})"
+
+    @property
     def address(self) -> str:
         """The address to connect to: through the bastion if there is one, else from the client."""
         return self.public_ip or self.private_ip

@@ -120,8 +120,7 @@ async def ship_agent(
     )
     done = await connections.run(head, command, stdin=base64.b64encode(bundle.data).decode())
     if done.exit_status != 0:
-        reason = done.complaint
         raise RunError(
-            f"{head.name} ({head.private_ip}) cannot take gpuctl's agent: {reason}",
+            f"{head.label} cannot take gpuctl's agent: {done.complaint}",
             "see whether its disk is full",
         )

@@ -36,29 +36,37 @@ class Holder(Value):
     owner: Text = ""
 
 
+async def ask_head(inventory: Inventory, question: str, ask_s: float = ASK_S) -> str:
+    """Return what the head answers about its runs; `question` is a shell command.
+
+    Raises NodeError if the head does not answer within `ask_s`.
+    """
+    head = inventory.nodes[0]
+    try:
+        async with asyncio.timeout(ask_s), connect(inventory) as connections:
+            done = await connections.run(head, question)
+    except TimeoutError:
+        raise NodeError(f"{head.label} did not answer within {ask_s:.0f} s", "") from None
+    if done.exit_status != 0:
+        raise NodeError(f"{head.label} cannot report its runs: {done.complaint}", "")
+    return done.stdout
+
+
 async def find_holders(inventory: Inventory, ask_s: float = ASK_S) -> tuple[Holder, ...]:
     """Ask the head which runs are on the cluster; those that wait are in the order of the queue.
 
     Raises NodeError if the head does not answer within `ask_s`.
     """
-    head = inventory.nodes[0]
-    where = f"{head.name} ({head.private_ip})"
-    try:
-        async with asyncio.timeout(ask_s), connect(inventory) as connections:
-            done = await connections.run(head, _question(inventory))
-    except TimeoutError:
-        raise NodeError(f"{where} did not answer within {ask_s:.0f} s", "") from None
-    if done.exit_status != 0:
-        reason = done.complaint
-        raise NodeError(f"{where} cannot report its runs: {reason}", "")
-    lines = done.stdout.splitlines()
+    lines = (await ask_head(inventory, _question(inventory), ask_s)).splitlines()
     try:
         return tuple(
             _holder(entry, began) for entry, began in zip(lines[::2], lines[1::2], strict=True)
         )
     except ValueError as error:
         wrong = first_mistake(error) if isinstance(error, ValidationError) else "it is incomplete"
-        complaint = f"{where} cannot report its runs: its answer is malformed: {wrong}"
+        complaint = (
+            f"{inventory.nodes[0].label} cannot report its runs: its answer is malformed: {wrong}"
+        )
         raise NodeError(complaint, "") from error
 
 

@@ -236,7 +236,7 @@ async def _missing_parts(
         stderr = done.stderr.strip() or "no reason given"
         reason = stderr.splitlines()[-1].removeprefix("Error: ")
         raise RunError(
-            f"image {image.reference} cannot be run on {node.name} ({node.private_ip}): {reason}",
+            f"image {image.reference} cannot be run on {node.label}: {reason}",
             "log in with"
             f" {command_text('gpuctl ssh {} {}', plan.cluster, node.name)}, or {_ON_THE_HOST}",
         )

@@ -81,7 +81,7 @@ def _busy_runs(answer: str, head: Node) -> tuple[RunId, ...]:
         return parse_foreign(_Busy, answer).busy
     except Malformed as error:
         raise NodeError(
-            f"{head.name} ({head.private_ip}) refuses the run, and does not say why: {error}", ""
+            f"{head.label} refuses the run, and does not say why: {error}", ""
         ) from error
 
 
@@ -124,7 +124,7 @@ class Head:
         if done.exit_status != 0:
             errors = done.stderr.strip().splitlines() or ["no reason given"]
             raise RunError(
-                f"{head.name} ({head.private_ip}) cannot start the run: {errors[-1]}",
+                f"{head.label} cannot start the run: {errors[-1]}",
                 "log in with"
                 f" {command_text('gpuctl ssh {} {}', plan.cluster, head.name)} to find out why",
             )
@@ -180,9 +180,8 @@ async def find_run(inventory: Inventory, name: str) -> FirstEvent | None:
     async with connect(inventory) as connections:
         done = await connections.run(inventory.nodes[0], question, timeout=CALL_S)
     if done.exit_status != 0:
-        node = inventory.nodes[0]
-        where = f"{node.name} ({node.private_ip})"
-        raise NodeError(f"{where} cannot report its runs: {done.complaint}", "")
+        head = inventory.nodes[0].label
+        raise NodeError(f"{head} cannot report its runs: {done.complaint}", "")
     events = [_parsed(line) for line in done.stdout.splitlines()]
     runs_named = [
         event

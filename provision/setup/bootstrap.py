@@ -272,7 +272,7 @@ async def _wait_for_ssh(
         else:
             if asyncio.get_running_loop().time() > deadline:
                 raise Unreachable(
-                    f"{node.name} ({node.private_ip}) did not come back after its reboot",
+                    f"{node.label} did not come back after its reboot",
                     f"reboot instance {node.instance_id}, then repeat `gpuctl up`",
                 )
         await asyncio.sleep(1)
@@ -288,11 +288,8 @@ async def _hand_out(connections: Connections, node: Node, share: str, report: Re
     done = await connections.run(node, "bash -s", stdin=share + question, timeout=180)
     shared, _, answer = done.stdout.partition(f"{_HARDWARE_FOLLOWS}\n")
     if done.exit_status != 0:
-        complaint = done.complaint
-        report(Progress("keys", node.name, "failed", complaint))
-        raise NodeError(
-            f"{node.name} ({node.private_ip}): {complaint}", "inspect the node with `gpuctl ssh`"
-        )
+        report(Progress("keys", node.name, "failed", done.complaint))
+        raise NodeError(f"{node.label}: {done.complaint}", "inspect the node with `gpuctl ssh`")
     report(Progress("keys", node.name, "done", shared.strip().rpartition("\n")[2]))
     return read_hardware(node, answer)
 

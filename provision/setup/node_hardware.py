@@ -115,7 +115,7 @@ def read(node: Node, answer: str) -> Node:
         return Node.model_validate({**node.model_dump(), **hardware})
     except ValidationError as error:
         raise NodeError(
-            f"{node.name} ({node.private_ip}) describes itself wrongly: {first_mistake(error)}",
+            f"{node.label} describes itself wrongly: {first_mistake(error)}",
             "inspect the node with `gpuctl ssh`",
         ) from None
 

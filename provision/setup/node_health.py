@@ -160,7 +160,7 @@ def broken(node: Node, error: NodeError) -> BrokenNodes:
     """Return the node's failure, with its cause: the message without the node's name."""
     if isinstance(error, BrokenNodes):
         return error
-    cause = error.message.removeprefix(f"{node.name} ({node.private_ip})").lstrip(": ")
+    cause = error.message.removeprefix(node.label).lstrip(": ")
     return BrokenNodes(error.message, error.hint, {node.name: cause})
 
 
@@ -199,4 +199,4 @@ def judge(
 
 
 def _line(node: Node, finding: Finding) -> str:
-    return f"{node.name} ({node.private_ip}): {finding.text} ({finding.severity}: {finding.remedy})"
+    return f"{node.label}: {finding.text} ({finding.severity}: {finding.remedy})"

@@ -146,7 +146,7 @@ async def wait_for_cloud_init(connections: Connections, node: Node, report: Repo
     report(Progress("cloud-init", node.name, "running"))
     step, result = await _follow(connections, node, report)
     if step == REBOOTING:
-        raise Rebooting(f"{node.name} ({node.private_ip}) reboots", "it comes back by itself")
+        raise Rebooting(f"{node.label} reboots", "it comes back by itself")
     problem = result.problem
     if not problem and step != DONE:
         problem = f"cloud-init ended before the set-up was complete: its last step is '{step}'"
@@ -197,16 +197,15 @@ def failure(node: Node, problem: str, details: str) -> NodeError:
     output, _, log = details.partition(f"{_LOG_FOLLOWS}\n")
     lines = output.rstrip().splitlines()
     ended = [i for i, line in enumerate(lines) if _FAILED_STEP.search(line)]
-    where = f"{node.name} ({node.private_ip})"
     if not ended:
         shown = log.rstrip().splitlines() or lines[-OUTPUT_LINES:]
-        return NodeError(f"{where}: {problem}", f"its log says:{_indented(shown)}")
+        return NodeError(f"{node.label}: {problem}", f"its log says:{_indented(shown)}")
     step = _FAILED_STEP.search(lines[ended[-1]])
     assert step is not None
     begins = [i for i, line in enumerate(lines[: ended[-1]]) if line.startswith(MARK)]
     shown = lines[begins[-1] + 1 if begins else 0 : ended[-1]][-OUTPUT_LINES:]
     return NodeError(
-        f"{where}: '{step[1]}' failed with exit code {step[2]}",
+        f"{node.label}: '{step[1]}' failed with exit code {step[2]}",
         f"its output:{_indented(shown)}" if shown else "it had no output",
     )
 

@@ -1,21 +1,18 @@
 """The newest samples of the runs on a cluster, which its head has in memory."""
 
-import asyncio
 import json
 import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from config.errors import NodeError
 from config.identifiers import NodeName, RunId, RunName
 from config.models import Value
 from engine.analysis.metrics.usage import Usage, usage
 from engine.contract.names import NEWEST
 from engine.plan.remote_paths import ENTER_MEMORY
 from engine.record.metrics_record import Sample
-from engine.session.cluster_runs import ASK_S
+from engine.session.cluster_runs import ask_head
 from nodes.inventory import Inventory
-from nodes.kept_connections import connect
 
 _WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
@@ -33,25 +30,15 @@ async def live_runs(inventory: Inventory, run_id: str | None = None) -> tuple[Li
     """Ask the head for the runs on the cluster and what their nodes use; or for one run.
 
     A run whose nodes have sent no sample yet is missing. Raises NodeError if the head does not
-    answer within ASK_S.
+    answer in time.
     """
-    head = inventory.nodes[0]
     pattern = f"{shlex.quote(run_id)}.{NEWEST}" if run_id else f"*.{NEWEST}"
     # The file is a line, with the offset of the run's clock to the time since the head's start.
     question = (
         f"cut -d' ' -f1 /proc/uptime; {ENTER_MEMORY};"
         f' for run in {pattern}; do test ! -e "$run" || cat "$run" 2> /dev/null; done; exit 0'
     )
-    try:
-        async with asyncio.timeout(ASK_S), connect(inventory) as connections:
-            done = await connections.run(head, question)
-    except TimeoutError:
-        where = f"{head.name} ({head.private_ip})"
-        raise NodeError(f"{where} did not answer within {ASK_S:.0f} s", "") from None
-    if done.exit_status != 0:
-        where = f"{head.name} ({head.private_ip})"
-        raise NodeError(f"{where} cannot report its runs: {done.complaint}", "")
-    return parse_live(done.stdout)
+    return parse_live(await ask_head(inventory, question))
 
 
 def parse_live(text: str) -> tuple[LiveRun, ...]:
