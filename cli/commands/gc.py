@@ -1,6 +1,7 @@
 """`gpuctl gc`: resources that no cluster uses, their cost, and their removal."""
 
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -51,7 +52,7 @@ def gc(
     with out.progress() as view:
         done = orphans.remove(chosen, clusters, owners=owner or (), watcher=view)
     out.show(
-        render.orphans_json(survey, done),
+        {**asdict(survey), "removed": [asdict(each) for each in done]},
         (line for each in done for line in render.outcome_lines(each)),
     )
     for line in survey.denied:

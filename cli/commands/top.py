@@ -42,7 +42,7 @@ def top(
     if watched.run_id is not None and not watched.clusters:
         past = usage.past_usage(chosen, watched.run_id)
         out.show(
-            render.record_document(watched.run_id, past),
+            {"run_id": watched.run_id, "nodes": [node.model_dump(mode="json") for node in past]},
             render.record_lines(watched.run_id, past, out),
         )
         return

@@ -1,7 +1,6 @@
-"""Resources that no cluster uses, as text and JSON."""
+"""Resources that no cluster uses, as text."""
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from config.command_text import command_text
 from config.quantities import counted, money, price
@@ -20,11 +19,6 @@ def outcome_lines(done: "Collected") -> "Iterator[str]":
     """Yield the line about what was removed of a cluster."""
     place = f"{done.name} ({done.id}) in {done.region}"
     yield f"{place}: {counted(len(done.removed), 'resource')} removed."
-
-
-def orphans_json(survey: "Survey", done: "Sequence[Collected]") -> dict[str, Any]:
-    """Return the found clusters and the removed resources as JSON."""
-    return {**asdict(survey), "removed": [asdict(collected) for collected in done]}
 
 
 def orphan_lines(survey: "Survey", out: "Output") -> "Iterator[str]":

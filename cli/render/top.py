@@ -168,11 +168,6 @@ def _figure(value: float | None, unit: str) -> str:
     return "-" if value is None else f"{value:.0f} {unit}"
 
 
-def record_document(run_id: str, nodes: "Sequence[NodeSummary]") -> dict[str, Any]:
-    """Return what a run that is over used, for JSON."""
-    return {"run_id": run_id, "nodes": [node.model_dump(mode="json") for node in nodes]}
-
-
 def record_lines(run_id: str, nodes: "Sequence[NodeSummary]", out: "Output") -> Iterator[str]:
     """Return the means and peaks of a run that is over."""
     yield f"Run {run_id} is over. Means and peaks by node:"

@@ -186,16 +186,6 @@ class ReadTable:
         self.ranks.append(rank)
         self.rank_count += 1
 
-    @property
-    def has_new_rows(self) -> bool:
-        """Return whether rows are in no event yet."""
-        return self.sent_rows < self.row_count
-
-    @property
-    def has_new_ranks(self) -> bool:
-        """Return whether ranks are in no event yet."""
-        return self.sent_ranks < self.rank_count
-
     def release(self) -> None:
         """Free rows and ranks, which nobody needs any more; a run may print very many tables."""
         self.rows, self.ranks = [], []
@@ -685,8 +675,9 @@ class TableEvents:
         case, gates = self._cases.get(table.case), self._gates.get(table.case, ())
         facts = replace(table.facts(), case=case, gates=gates)
         is_known = self._facts.get(number) == facts
-        rows = table.rows[table.sent_rows - table.row_count :] if table.has_new_rows else []
-        ranks = table.ranks[table.sent_ranks - table.rank_count :] if table.has_new_ranks else []
+        new_rows, new_ranks = table.row_count - table.sent_rows, table.rank_count - table.sent_ranks
+        rows = table.rows[-new_rows:] if new_rows > 0 else []
+        ranks = table.ranks[-new_ranks:] if new_ranks > 0 else []
         if is_known and not rows and not ranks and self._ends.get(number) == ended_at:
             return []
         self._size += len(rows) + (number not in self._facts)

@@ -132,7 +132,8 @@ class Step:
                 assert process.stdin is not None
                 process.stdin.close()
             process.wait()
-        self._close_files()
+        for file in self._files.values():
+            file.close()
         status = self._status()
         if status:
             self._record(status)
@@ -316,10 +317,6 @@ class Step:
             mode = "ab" if self._options.text("open-mode").startswith("a") else "wb"
             self._files[str(path)] = path.open(mode)
         return self._files[str(path)]
-
-    def _close_files(self) -> None:
-        for file in self._files.values():
-            file.close()
 
     def _note_end(self, task: int, status: int, is_silent: bool = False) -> None:
         """Keep how a task ended, report a failure, and end the others if the options say so."""
