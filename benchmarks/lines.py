@@ -123,8 +123,8 @@ class Local:
             yield line.decode().rstrip("\n")
 
 
-def follow(folder: Path, each: int) -> None:
-    """Follow the run to its end and print it, as `gpuctl run` does; the client's process."""
+def use_local_head(folder: Path) -> None:
+    """Let this machine be the head, with the run in `folder`."""
 
     @contextlib.asynccontextmanager
     async def connect(_: object) -> AsyncIterator[Local]:
@@ -133,6 +133,11 @@ def follow(folder: Path, each: int) -> None:
     patched: Any = head
     patched.connect = connect
     patched.run_paths = lambda *_: RunPaths(str(folder.parent), folder.name)
+
+
+def follow(folder: Path, each: int) -> None:
+    """Follow the run to its end and print it, as `gpuctl run` does; the client's process."""
+    use_local_head(folder)
     plan = the_plan(each)
     view = RunView(plan, Out())
     runs = folder / "client"

@@ -36,7 +36,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -356,22 +356,15 @@ def attach(folder: Path) -> tuple[float, float]:
 
 def follow(folder: Path) -> None:
     """Follow the run and print it, as `gpuctl attach` does; the client's process."""
-    from benchmarks.lines import Local
+    from benchmarks.lines import use_local_head
     from cli.output import Output
     from cli.render.run import RunView
     from engine.contract.event import Event
-    from engine.plan.remote_paths import RunPaths
     from engine.record.history import History
-    from engine.session import head, session
+    from engine.session import session
     from tests.engine.conftest import make_inventory
 
-    @contextlib.asynccontextmanager
-    async def connect(_: object) -> AsyncIterator[Local]:
-        yield Local()
-
-    patched: Any = head
-    patched.connect = connect
-    patched.run_paths = lambda *_: RunPaths(str(folder.parent), folder.name)
+    use_local_head(folder)
     plan = from_json(RunOrder, json.loads((folder.parent / PLAN).read_text())).plan
     began, runs, view = time.time(), folder / "client", RunView(plan, Output())
     with History(runs) as history:

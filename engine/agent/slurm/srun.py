@@ -263,10 +263,7 @@ class Step:
     def _read(self, process: subprocess.Popen[bytes], numbers: list[int]) -> None:
         """Show what a node sends, to its end."""
         assert process.stdout is not None
-        while True:
-            frame = read_frame(process.stdout.fileno())
-            if frame is None:
-                break
+        while (frame := read_frame(process.stdout.fileno())) is not None:
             if frame.kind in (frames.STDOUT, frames.STDERR):
                 self._show(frame.task, frame.kind, frame.data)
             elif frame.kind == frames.FAULT:

@@ -135,10 +135,7 @@ class TaskHost:
 
     def _read_control(self) -> None:
         """Do what `srun` says; at its end, end the tasks."""
-        while True:
-            frame = read_frame(0)
-            if frame is None:
-                break
+        while (frame := read_frame(0)) is not None:
             if frame.kind == frames.SIGNAL:
                 self.signal(int(frame.data), frame.task)
             elif frame.kind in (frames.INPUT, frames.END_OF_INPUT):
