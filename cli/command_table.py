@@ -51,6 +51,7 @@ _ENTRIES = {
     "attach": _Entry("attach", "attach", _RUNS, "do/detach.md"),
     "wait": _Entry("wait", "wait", _RUNS, "do/detach.md"),
     "logs": _Entry("logs", "logs", _RUNS, "do/logs.md"),
+    "debug": _Entry("debug", "debug", _RUNS, "do/hangs.md", CommandForNodes),
     "ps": _Entry("ps", "ps", _RUNS, "do/runs.md"),
     "stop": _Entry("stop", "stop", _RUNS, "do/runs.md"),
     "top": _Entry("top", "top", _RUNS, "do/metrics.md"),

@@ -7,6 +7,7 @@ from typing import Literal
 from config.errors import InputError
 from gpuctl.calls import Caller, api_call, seconds_of
 from operations import (
+    debug,
     known,
     past_run,
     results,
@@ -19,6 +20,7 @@ from operations import (
     shared_runs,
     usage,
 )
+from operations.debug import RunProcesses
 from operations.known import RunRecord
 from operations.results import Comparison, RunResults
 from operations.run_client import Event, Line, OnEvent, Output
@@ -148,6 +150,11 @@ class Run:
     def report(self) -> Report:
         """Return all that is known of the run as one value: tables, timeline, metrics, bisect."""
         return run_report.run_report(self._chosen, self._kept())
+
+    @api_call
+    def processes(self) -> RunProcesses:
+        """Return what the processes of the run's ranks do now, without pausing them."""
+        return debug.examine(self._chosen, self.run_id, watcher=self._watcher).seen
 
     @api_call
     def usage(self) -> ClusterUsage:

@@ -8,6 +8,7 @@ from gpuctl.api import GcResult
 from operations.bisect import Bisect
 from operations.capacity import CapacityReport, ReservedCapacity
 from operations.cost import Costs
+from operations.debug import RunProcesses, ShownProcess
 from operations.doctor import Check
 from operations.drift import Drift
 from operations.files import Copied
@@ -67,10 +68,12 @@ __all__ = [
     "Replacement",
     "Report",
     "ReservedCapacity",
+    "RunProcesses",
     "RunRecord",
     "RunResult",
     "RunResults",
     "Setting",
+    "ShownProcess",
     "StoppedRun",
     "Teardown",
     "Template",

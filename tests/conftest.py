@@ -67,6 +67,7 @@ SPREAD = {
 TOGETHER = {
     "tests/e2e/pair/test_clocks.py": "the cluster of two nodes",
     "tests/e2e/pair/test_containers.py": "the cluster of two nodes",
+    "tests/e2e/pair/test_debug.py": "the cluster of two nodes",
     "tests/e2e/pair/test_foreign_files.py": "the cluster of two nodes",
     "tests/e2e/pair/test_gpus.py": "the cluster of two nodes",
     "tests/e2e/pair/test_jobs.py": "the cluster of two nodes",

@@ -21,6 +21,7 @@ COMMANDS = {
     "move": ("head.queue", "move"),  # FOLDER PLACE
     "drop": ("head.queue", "drop"),  # FOLDER
     "receive": ("node.code_store", "receive"),  # RUNS, also of the agent on other nodes
+    "ranks": ("node.rank_processes", "show"),  # FOLDER
     "outputs": ("node.outputs", "send"),  # the folder with the outputs
     # of the agent
     "supervise": ("head.supervisor_process", "supervise"),  # FOLDER

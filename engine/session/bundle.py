@@ -19,7 +19,7 @@ from config.errors import RunError
 from engine.agent.program import STACKS, receive_agent
 
 if TYPE_CHECKING:
-    from nodes.inventory import Inventory
+    from nodes.inventory import Inventory, Node
     from nodes.kept_connections import KeptConnections
 
 _CALL_S = 60
@@ -96,19 +96,22 @@ def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
 
 
 async def ship_agent(
-    connections: "KeptConnections", inventory: "Inventory", bundle: Bundle | None = None
+    connections: "KeptConnections",
+    inventory: "Inventory",
+    bundle: Bundle | None = None,
+    node: "Node | None" = None,
 ) -> None:
     """Copy this gpuctl's agent to the head, if it lacks it; RunError if the head cannot have it.
 
-    `bundle` is the agent with more files, if any.
+    `bundle` is the agent with more files, `node` another node than the head, if any.
 
     There it is unpacked for the head, and an archive for the other nodes.
     """
-    bundle, head = bundle or agent_bundle(), inventory.nodes[0]
+    bundle, node = bundle or agent_bundle(), node or inventory.nodes[0]
     path = bundle.path(inventory)
     archive = f"{path}.pyz"
     has_both = f"test -d {shlex.quote(path)} && test -e {shlex.quote(archive)}"
-    if (await connections.run(head, has_both, timeout=_CALL_S)).exit_status == 0:
+    if (await connections.run(node, has_both, timeout=_CALL_S)).exit_status == 0:
         return
     folder, whole = shlex.quote(str(Path(archive).parent)), shlex.quote(archive)
     part, unpack = f"{whole}.$$", receive_agent(path, bundle.data)
@@ -118,9 +121,9 @@ async def ship_agent(
         f' && [ "$(wc -c < {part})" -eq {len(bundle.data)} ] && mv -f {part} {whole}'
         f" || {{ rm -f {part}; exit 1; }}; {{ {unpack}; }} < {whole}"
     )
-    done = await connections.run(head, command, stdin=base64.b64encode(bundle.data).decode())
+    done = await connections.run(node, command, stdin=base64.b64encode(bundle.data).decode())
     if done.exit_status != 0:
         raise RunError(
-            f"{head.label} cannot take gpuctl's agent: {done.complaint}",
+            f"{node.label} cannot take gpuctl's agent: {done.complaint}",
             "see whether its disk is full",
         )

@@ -93,6 +93,13 @@ def _judge(
     return HangVerdict(gone, nodes.pop() if len(nodes) == 1 else None)
 
 
+def where(process: RankProcess) -> str:
+    """Return what one process does, as a verdict says it: `waits in load (train.py:88)`."""
+    if process.state in _STOPPED:
+        return f"is {_STOPPED[process.state]}"
+    return f"{_verb([Seen('', process)])} {_place(process).text}"
+
+
 def _missing(seen: Iterable[Seen]) -> list[int]:
     """Return the ranks without a process, by the size of the job that the others know."""
     ranks = {each.process.rank for each in seen}

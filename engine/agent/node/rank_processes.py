@@ -19,6 +19,7 @@ from typing import Any
 
 from engine.agent.node.job_processes import LAUNCHERS, JobProcess, job_processes, stat_fields
 from engine.agent.program import STACKS, this_file
+from engine.contract.codec import to_json
 from engine.contract.worker_events import Frame, RankProcess, RanksExamined
 
 LIMIT_S = 10.0
@@ -34,10 +35,21 @@ _SHELLS = ("bash", "sh", "dash", "env", "timeout", "nice", "numactl")
 _UTIME, _STIME = 11, 12  # in /proc/PID/stat, behind the name: proc(5)
 
 
-def examine(run_id: str, node_rank: str, limit_s: float = LIMIT_S) -> RanksExamined:
-    """Return the run's processes on the node; those of which the job has a rank, if it has any."""
+def show(folder: Path) -> int:
+    """Print the run's processes on this machine as JSON; return 0."""
+    print(json.dumps(to_json(examine(folder.name))))
+    return 0
+
+
+def examine(run_id: str, node_rank: str | None = None, limit_s: float = LIMIT_S) -> RanksExamined:
+    """Return the run's processes on the node; those of which the job has a rank, if it has any.
+
+    Without `node_rank` they are those of the whole machine, which may be several nodes of a test.
+    """
     end = time.monotonic() + limit_s
-    marks = {"GPUCTL_RUN_ID": run_id, "GPUCTL_NODE_RANK": node_rank}
+    marks = {"GPUCTL_RUN_ID": run_id}
+    if node_rank is not None:
+        marks["GPUCTL_NODE_RANK"] = node_rank
     ranks = _ranks(list(job_processes(marks)))[:_PROCESSES]
     began = {process.pid: (_ticks(process.pid), time.monotonic()) for process, _, _ in ranks}
     program = _stacks_program()
