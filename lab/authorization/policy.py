@@ -4,7 +4,7 @@ The elements and operators that gpuctl's policies have; any other is refused whe
 read, so that none is silently ignored. Rules: "IAM JSON policy elements reference" and "Policy
 evaluation logic", IAM User Guide (read 2026-11-23 and, for permissions boundaries, 2026-11-26:
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic_policy-eval-denyallow.html).
-moto has neither Resource nor Condition (docs/develop/permissions.md).
+moto has neither Resource nor Condition (docs/develop/lab-api.md).
 """
 
 import json

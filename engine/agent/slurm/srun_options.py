@@ -59,11 +59,16 @@ _SILENT = {
     **dict.fromkeys(("container-mount-home:", "no-container-mount-home:", "oom-kill-step?")),
     **dict.fromkeys(("send-libs?", "gres-flags=", "jobid=", "external-launcher?", "begin=b")),
 }
-_NOTED = (
+_BINDINGS = (
     "cpu-bind=", "cpu_bind=", "mem-bind=", "hint=", "threads-per-core=", "cores-per-socket=",
     "sockets-per-node=", "core-spec=S", "thread-spec=", "cpu-freq=", "gpu-freq=", "accel-bind=",
-    "tres-bind=", "ntasks-per-core=", "ignore-signals=", "signal=",
+    "tres-bind=", "ntasks-per-core=",
 )  # fmt: skip
+_NOTED = {
+    **dict.fromkeys(_BINDINGS, "tasks may use all of their node"),
+    "ignore-signals=": "tasks get the signals that srun gets",
+    "signal=": "write #SBATCH --signal",
+}
 _REFUSED = {
     "pty?": "a run has no terminal; `gpuctl ssh` opens one",
     "bcast?": "use sbcast, or `workdir`: every node has the job's folder",
@@ -166,8 +171,8 @@ class Options:
         if name in _COUNT:
             self._values[name] = value or ""
             self.on_line.add(name)
-        elif name in _NOTED_NAMES and (value or "") not in ("none", "no", "off", "nomultithread"):
-            self.notes.append(f"--{name} has no effect: tasks may use all of their node")
+        elif name in _NOTES and (value or "") not in ("none", "no", "off", "nomultithread"):
+            self.notes.append(f"--{name} has no effect: {_NOTES[name]}")
 
 
 def _split(entry: str) -> tuple[str, str, str]:
@@ -185,7 +190,7 @@ for _entry in (*_SILENT, *_NOTED, *_REFUSED):
     _TABLE[_name] = (_kind, _letter)
 _TABLE["tasks-per-node"] = ("=", "")
 _LETTERS = {letter: name for name, (_, letter) in _TABLE.items() if letter}
-_NOTED_NAMES = {_split(entry)[0] for entry in _NOTED}
+_NOTES = {_split(entry)[0]: text for entry, text in _NOTED.items()}
 _REFUSALS = {_split(entry)[0]: text for entry, text in _REFUSED.items()}
 
 

@@ -280,6 +280,21 @@ def test_bindings_are_left_out_with_a_warning(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("--signal=USR1@60", "write #SBATCH --signal"),
+        ("--ignore-signals=USR1", "tasks get the signals that srun gets"),
+    ],
+)
+def test_an_option_about_signals_has_its_own_reason(
+    tmp_path: Path, option: str, reason: str
+) -> None:
+    ended = SlurmJob(tmp_path, nodes=1).run(f"srun {option} true")
+    name = option.partition("=")[0]
+    assert ended.stderr == [f"srun: warning: {name} has no effect: {reason}"]
+
+
 def test_a_file_for_every_node(tmp_path: Path) -> None:
     ended = SlurmJob(tmp_path).run(
         "echo data > a; chmod 750 a; sbcast a $PWD/b; cat b; stat -c %a b"
