@@ -61,6 +61,7 @@ NOT_RUN = {
     r"gpuctl ssh demo node0 curl.*": "the metrics are served during a run alone",
     r"gpuctl cp demo 'node\[0-3\].*": "it names four nodes",
     r"gpuctl top train.*": "the run has ended by then",
+    r"gpuctl debug .*": "tests/e2e/pair/test_debug.py",
     r"gpuctl stop RUN": "the run has ended by then",
     r"gpuctl lab (stop|images).*": "the tests' lab stays up, with its images",
     r"gpuctl (validate|run) job.sbatch.*": "tests/e2e/pair/test_foreign_files.py",
