@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from cli.render import live_block
 from cli.terminal import can_redraw, print_line
@@ -15,10 +15,27 @@ from operations.watcher import LoggingWatcher
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from cli.output import Output
-
 _MARKS = {"start": "…", "running": "…", "done": "✓", "failed": "✗"}
 _SHOWN = 12  # lines of the live block: more than a screenful hides the question above it
+
+
+class Printer(Protocol):
+    """What prints notes and warnings, and makes control characters visible: cli/output.py.
+
+    That imports this module.
+    """
+
+    def visible(self, text: str) -> str:
+        """Return the text as it may reach a terminal."""
+
+    def note(self, text: str) -> None:
+        """Print what happens on the way to a result."""
+
+    def warn(self, text: str) -> None:
+        """Print one line of warning."""
+
+    def complain(self, text: str) -> None:
+        """Print the text on stderr, in every form of output."""
 
 
 class ProgressView(LoggingWatcher):
@@ -29,7 +46,7 @@ class ProgressView(LoggingWatcher):
     `to`, and nowhere without it; notes and warnings go where those of `out` go.
     """
 
-    def __init__(self, out: "Output", to: TextIO | None) -> None:
+    def __init__(self, out: Printer, to: TextIO | None) -> None:
         self._out = out
         self._to = to
         self._lock = threading.RLock()

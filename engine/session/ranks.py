@@ -1,6 +1,6 @@
 """The processes of a run's ranks now, and what they wait for, as each node shows them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from config.bounds import Text
 from config.errors import GpuctlError, NodeError
@@ -59,20 +59,29 @@ async def run_processes(inventory: Inventory, run_id: str, names: Sequence[str])
             done = await connections.run(node, command, timeout=_EXAMINE_S)
             if done.exit_status != 0:
                 raise NodeError(f"{node.name} cannot show its processes: {done.complaint}", "")
-            try:
-                return parse_foreign(RanksExamined, done.stdout)
-            except Malformed as error:
-                complaint = f"{node.name} cannot show its processes: its answer is malformed"
-                raise NodeError(f"{complaint}: {error}", "") from error
+            return read_answer(node.name, done.stdout)
 
         answers = await on_each(nodes, examine)
+    return compared({node.name: answers[node.rank] for node in nodes})
+
+
+def read_answer(node: str, text: str) -> RanksExamined:
+    """Return the node's answer; raise NodeError if it has another form."""
+    try:
+        return parse_foreign(RanksExamined, text)
+    except Malformed as error:
+        complaint = f"{node} cannot show its processes: its answer is malformed: {error}"
+        raise NodeError(complaint, "") from error
+
+
+def compared(answers: Mapping[str, RanksExamined | GpuctlError]) -> RunProcesses:
+    """Return all processes, compared; `answers` are by the nodes' names."""
     seen, silent = list[Seen](), dict[str, str]()
-    for node in nodes:
-        answer = answers[node.rank]
+    for name, answer in answers.items():
         if isinstance(answer, GpuctlError):
-            silent[node.name] = answer.message
+            silent[name] = answer.message
         else:
-            seen += [Seen(node.name, process) for process in answer.processes]
+            seen += [Seen(name, process) for process in answer.processes]
     processes = [
         ShownProcess(
             rank=each.process.rank,

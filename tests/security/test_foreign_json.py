@@ -45,6 +45,7 @@ from engine.session.cluster_runs import find_holders
 from engine.session.code_transfer import pass_tree, send_tree
 from engine.session.container_images import pull
 from engine.session.head import find_run, plans_of
+from engine.session.ranks import compared, read_answer
 from infra.fleet import read_fleet
 from nodes.identity import identity_lines
 from operations.prepared_run import saved_inventory
@@ -482,6 +483,27 @@ def test_what_a_node_says_about_its_health(
         read_facts("".join(f"=== {name}\n{' '.join(w)}\n=== exit 0\n" for name, w in parts))
 
 
+def _examined(rank: int | None, frames: list[Any]) -> dict[str, Any]:
+    return {
+        **{"pid": 7, "rank": rank, "size": 2, "command": "python3", "state": "S", "wchan": "x"},
+        **{"has_run": False, "frames": frames, "text": "thread 7: state S x"},
+    }
+
+
+_FRAME = {"function": "load", "path": "/job/train.py", "line": 88}
+EXAMINED = {"processes": [_examined(0, [_FRAME]), _examined(None, [])], "time": 0.0}
+
+
+@fuzz
+@given(first=spoiled(EXAMINED), second=spoiled(EXAMINED))
+def test_what_a_node_shows_of_its_ranks(first: Any, second: Any) -> None:
+    with confined():
+        answers = {
+            f"node{n}": read_answer("node0", json.dumps(a)) for n, a in ((0, first), (1, second))
+        }
+        compared(answers)
+
+
 @fuzz
 @given(result=spoiled({"v1": {"errors": []}}), stages=spoiled({"v1": {"init": {"errors": []}}}))
 def test_what_cloud_init_says(result: Any, stages: Any) -> None:
@@ -531,6 +553,7 @@ READERS = {
     "engine/session/code_transfer.py": test_a_heads_answers_about_the_code,
     "engine/session/container_images.py": test_a_nodes_answer_about_an_image,
     "engine/session/head.py": test_a_heads_answer_about_a_plan,
+    "engine/session/ranks.py": test_what_a_node_shows_of_its_ranks,
     "engine/session/outputs.py": test_a_nodes_list_of_outputs,
     "formats": FILES,
     "infra/fleet.py": test_a_fleet_of_pulumis_state,
