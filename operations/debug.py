@@ -1,4 +1,4 @@
-"""What the ranks of a run do now, and a person's command for the process of one of them."""
+"""What the ranks of a run do now, and a command for the process of one rank."""
 
 import shlex
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from operations.watcher import LoggingWatcher, Watcher
 __all__ = ["RunProcesses", "ShownProcess"]
 
 PID = "{pid}"
-"""The word in a person's command that becomes the process id."""
+"""The part of a shell line that becomes the process id."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,8 @@ async def _examine(inventory: Inventory, run_id: str) -> tuple[tuple[str, ...], 
     return names, await run_processes(inventory, run_id, names)
 
 
-def debug_command(
-    examined: Examined, rank: int, command: Sequence[str], ports: Sequence[int] = ()
-) -> list[str]:
-    """Return the command of OpenSSH that runs `command` in a terminal on the rank's node.
+def debug_command(examined: Examined, rank: int, line: str, ports: Sequence[int] = ()) -> list[str]:
+    """Return the command of OpenSSH that runs the shell line in a terminal on the rank's node.
 
     `{pid}` in it becomes the id of the rank's process, and py-spy is on its PATH. `ports` of this
     machine lead to the same ports of the node. Raises InputError if the rank is not one process.
@@ -102,9 +100,7 @@ def debug_command(
             f" and no launcher gave them ranks: {pids}",
             f"name one by its pid, as in {on_node}",
         )
-    words = [word.replace(PID, str(process.pid)) for word in command]
-    line = words[0] if len(words) == 1 else shlex.join(words)
     programs = shlex.quote(agent_bundle(with_stacks=True).path(examined.inventory))
     options = ["-t", *(f"-L{port}:127.0.0.1:{port}" for port in ports)]
-    line = f'PATH="$PATH":{programs}; {line}'
+    line = f'PATH="$PATH":{programs}; {line.replace(PID, str(process.pid))}'
     return login.ssh_to(examined.inventory, process.node, [line], options)

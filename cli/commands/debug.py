@@ -8,6 +8,7 @@ import typer
 from cli import openssh
 from cli.arguments import RunArgument
 from cli.options import chosen_target, output
+from cli.render import exec_output
 from config.errors import InputError
 from operations import debug as ranks
 
@@ -52,7 +53,8 @@ def debug(
     with out.progress() as view:
         examined = ranks.examine(chosen, run, watcher=view)
     if command and rank is not None:
-        openssh.become(ranks.debug_command(examined, rank, command, port or ()))
+        line = exec_output.shell_line(command)
+        openssh.become(ranks.debug_command(examined, rank, line, port or ()))
     seen, record = examined.seen, examined.record
     shown = seen.processes if rank is None else examined.of_rank(rank)
     document = {"run_id": record.run_id, **seen.model_dump(mode="json")}

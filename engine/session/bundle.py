@@ -101,11 +101,10 @@ async def ship_agent(
     bundle: Bundle | None = None,
     node: "Node | None" = None,
 ) -> None:
-    """Copy this gpuctl's agent to the head, if it lacks it; RunError if the head cannot have it.
+    """Copy this gpuctl's agent to the node, by default the head, unless the node has it.
 
-    `bundle` is the agent with more files, `node` another node than the head, if any.
-
-    There it is unpacked for the head, and an archive for the other nodes.
+    `bundle` is the agent with more files, if any. It is unpacked there, and an archive that the
+    head sends to the other nodes. Raises RunError if the node cannot store it.
     """
     bundle, node = bundle or agent_bundle(), node or inventory.nodes[0]
     path = bundle.path(inventory)

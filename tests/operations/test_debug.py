@@ -79,7 +79,7 @@ def test_a_rank_without_a_process(given: Examined, rank: int, message: str) -> N
 
 def test_a_command_is_for_one_process() -> None:
     with pytest.raises(InputError) as error:
-        debug_command(examined(process(8, "node1"), process(9, "node1")), 1, ["gdb"])
+        debug_command(examined(process(8, "node1"), process(9, "node1")), 1, "gdb")
     assert str(error.value) == (
         "run train-000001 has 2 processes on node1, and no launcher gave them ranks: 8, 9;"
         " name one by its pid, as in `gpuctl exec -it demo --node node1 -- gdb -p 8`"
